@@ -1,0 +1,35 @@
+"""mesu: Bayesian continual learning and forgetting for PyTorch.
+
+    net = mesu.Bayesian(nn.Sequential(nn.Linear(784, 50), nn.ReLU(), nn.Linear(50, 10)))
+    opt = mesu.MESU(net, memory=300_000)
+    for x, y in stream:
+        net.nll(x, y, samples=10).backward()
+        opt.step(); opt.zero_grad()
+    p = mesu.predict(net, x, samples=100)
+"""
+
+from mesu import measures, rules
+from mesu.optim import EWC, FOOVB, MESU, SI, BayesByBackprop, BayesianSynapse, EWCOnline, EWCStream, StepRefused
+from mesu.posterior import Bayesian, Pair
+from mesu.prediction import Prediction, RegressionPrediction, predict
+from mesu.version import __version__
+
+__all__ = [
+    "EWC",
+    "FOOVB",
+    "MESU",
+    "SI",
+    "BayesByBackprop",
+    "Bayesian",
+    "BayesianSynapse",
+    "EWCOnline",
+    "EWCStream",
+    "Pair",
+    "Prediction",
+    "RegressionPrediction",
+    "StepRefused",
+    "__version__",
+    "measures",
+    "predict",
+    "rules",
+]

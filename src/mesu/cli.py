@@ -1,0 +1,156 @@
+"""The `mesu` command: run an experiment, take a run up again, list what there is."""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+from tyro.extras import subcommand_cli_from_dict
+
+from mesu.experiments import EXPERIMENTS
+from mesu.experiments.table import summarise
+from mesu.report import permuted_figure, summary_table
+from mesu.runs import Run, replacing, watch
+from mesu.version import __version__
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def execute(run: Run, workers: int, as_json: bool) -> None:
+    """Do the run with progress, draw its figure, print its table."""
+    console = Console(stderr=as_json)
+    settings = run.settings
+    began = time.monotonic()
+    stop = threading.Event()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("tasks"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task(settings.name, total=len(run.jobs) * settings.tasks)
+        watcher = threading.Thread(
+            target=watch, args=(run, lambda done: progress.update(bar, completed=done), stop.is_set), daemon=True
+        )
+        watcher.start()
+        try:
+            table = run.execute(workers)
+        finally:
+            stop.set()
+            watcher.join()
+        progress.update(bar, completed=len(run.jobs) * settings.tasks)
+    summary = summarise(table)
+    figure = permuted_figure(table)
+    for suffix in ("png", "svg"):
+        with replacing(run.folder / f"figure.{suffix}") as path:
+            figure.savefig(path, format=suffix)
+    seconds = round(time.monotonic() - began, 1)
+    if as_json:
+        print(json.dumps({"run": str(run.folder), "seconds": seconds, "summary": summary}))
+        return
+    console.print(summary_table(summary, f"{settings.name}: {settings.tasks} tasks, {settings.seeds} seeds"))
+    console.print(f"run      {run.folder}  ({seconds:.0f} s)", highlight=False, soft_wrap=True)
+    console.print(f"figure   {run.folder / 'figure.png'}", highlight=False, soft_wrap=True)
+
+
+def _run_command(kind: type) -> Callable[..., None]:
+    """`mesu run NAME`: the experiment's settings and where to put the run, as one flat list of options."""
+
+    def run(
+        settings: Annotated[Any, tyro.conf.arg(name="")],
+        out: Path = Path("runs"),
+        workers: int = cores(),
+        json: bool = False,
+    ) -> None:
+        settings.check()
+        execute(Run.create(settings, out), workers, json)
+
+    run.__annotations__["settings"] = Annotated[kind, tyro.conf.arg(name="")]
+    first_line = (kind.__doc__ or "").strip().splitlines()[0]
+    run.__doc__ = f"""{first_line}
+
+    Args:
+        settings: What the experiment does.
+        out: Folder that gets the run's own folder.
+        workers: Learners and seeds trained side by side.
+        json: Print one JSON object on standard output instead of a table.
+    """
+    return run
+
+
+def resume(run: tyro.conf.Positional[Path], workers: int = cores(), json: bool = False) -> None:
+    """Finish a run that was stopped; what it had finished is kept.
+
+    Args:
+        run: The run's folder.
+        workers: Learners and seeds trained side by side.
+        json: Print one JSON object on standard output instead of a table.
+    """
+    execute(Run.open(run), workers, json)
+
+
+def list_experiments() -> None:
+    """List the experiments and what each shows."""
+    console = Console()
+    for name, kind in EXPERIMENTS.items():
+        module = sys.modules[kind.__module__]
+        console.print(f"[bold]{name}[/bold]  {(module.__doc__ or '').strip().splitlines()[0]}", highlight=False)
+
+
+def _experiment_help() -> None:
+    """Run an experiment: `mesu run --help` lists them."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point of the `mesu` command."""
+    given = sys.argv[1:] if arguments is None else arguments
+    registry = ConstructorRegistry()
+
+    @registry.primitive_rule
+    def comma_separated(info: PrimitiveTypeInfo):  # --learners mesu,sgd
+        if info.type != tuple[str, ...]:
+            return None
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="A,B,...",
+            instance_from_str=lambda words: tuple(word.strip() for word in words[0].split(",")),
+            is_instance=lambda value: isinstance(value, tuple),
+            str_from_instance=lambda value: [",".join(value)],
+        )
+
+    try:
+        with registry:
+            if given == ["--version"]:
+                print(f"mesu {__version__}")
+            elif given[:1] == ["run"]:
+                commands = {name: _run_command(kind) for name, kind in EXPERIMENTS.items()}
+                subcommand_cli_from_dict(
+                    commands, prog="mesu run", args=given[1:], config=(tyro.conf.OmitArgPrefixes,)
+                )
+            else:
+                commands = {"run": _experiment_help, "resume": resume, "list": list_experiments}
+                subcommand_cli_from_dict(commands, prog="mesu", description=__doc__, args=given)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped: `mesu resume` on the run's folder finishes it", highlight=False)
+        sys.exit(INTERRUPTED)
+    except (ValueError, OSError) as error:
+        Console(stderr=True).print(f"[bold red]error:[/bold red] {error}", highlight=False, soft_wrap=True)
+        sys.exit(USAGE_ERROR)

@@ -1,0 +1,76 @@
+"""Rules compiled for scalars. Nothing is rewritten: numba compiles the functions of `mesu.rules` themselves.
+
+Python's numbers are doubles, and one double among single-precision numbers makes the whole expression double. So the
+literals of a rule (0.5, 1.0, ...) are given the precision of the weights before it is compiled: `in_precision`.
+"""
+
+import math
+import types as python_types
+from collections.abc import Callable
+from functools import cache
+
+import numba
+import numpy as np
+from numba.extending import overload
+
+from mesu import rules
+from mesu.rules import Gaussian
+
+# Sums may be reordered and multiply-adds fused, which is what vectorises; NaN and infinity keep their meaning.
+FLAGS = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy", "nogil": True}
+
+
+def _precision(value) -> type:
+    """The numpy type of a numba type: what literals beside it should be."""
+    return np.float32 if value == numba.float32 else np.float64
+
+
+def in_precision(function: Callable, precision: type) -> Callable:
+    """The same function with its literals, and the numbers it names, in another precision."""
+    code = function.__code__
+    constants = tuple(precision(c) if isinstance(c, float) else c for c in code.co_consts)
+    names = {
+        name: precision(value) if isinstance(value, float) and math.isfinite(value) else value
+        for name, value in function.__globals__.items()
+    }
+    return python_types.FunctionType(code.replace(co_consts=constants), names, function.__name__)
+
+
+@overload(rules.primitives.bound, jit_options=FLAGS)
+def _bound(x, limit):
+    def scalar(x, limit):
+        # NaN stays NaN, as with clamp: both comparisons are false for it
+        return limit if x > limit else (-limit if x < -limit else x)
+
+    return scalar
+
+
+@overload(rules.primitives.root, jit_options=FLAGS)
+def _root(x):
+    return lambda x: np.sqrt(x)
+
+
+def _callable_from_rules(function: Callable, number: Callable) -> None:
+    """Let compiled rules call a helper by its name; `number` picks, from the helper's arguments, one of the weights."""
+
+    @overload(function, jit_options=FLAGS, strict=False)
+    def typed(*arguments):
+        return in_precision(function, _precision(number(*arguments)))
+
+
+_callable_from_rules(rules.bounds.trust_region, lambda old, new, max_step: old[0])
+_callable_from_rules(rules.mesu.solve_std, lambda q, g, c: q[0])
+for _file in (rules.ewc, rules.ewc_online, rules.si):
+    _callable_from_rules(_file.penalised, lambda w, g, state, c: w)
+
+
+@cache
+def compiled(function: Callable, precision: type = np.float64) -> Callable:
+    """A rule's `step` or `consolidate` as machine code on scalars.
+
+    Example:
+        >>> from mesu.rules import sgd
+        >>> compiled(sgd.step)(1.0, 2.0, sgd.State(), sgd.constants(lr=0.5))
+        (0.0, State())
+    """
+    return numba.njit(in_precision(function, precision), **FLAGS)

@@ -1,0 +1,70 @@
+"""Where a posterior starts: the paper's two initialisations by name, or a network's own weights.
+
+    "mnist"   mu ~ U(+-4/sqrt(fan_in)),  sigma = 2/sqrt(fan_in)             the paper's MNIST and Permuted MNIST runs
+    "cifar"   mu ~ U(+-sqrt(2/fan_in)),  sigma = 1/(2 sqrt(fan_out))        the paper's CIFAR and Animals runs
+    "keep"    mu = the weights the module came with, sigma = KEEP_SCALE/sqrt(fan_in)   a trained or freshly made network
+
+A bias has the fans of its weight. Gains and other vectors that belong to no weight keep their means under every name.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from mesu.noise import Noise
+
+# Half the width of torch's own uniform start (std 1/sqrt(3 fan_in) = 0.58/sqrt(fan_in)): uncertain, not yet random.
+KEEP_SCALE = 0.3
+
+
+class Start(NamedTuple):
+    """One named initialisation; the fans are divided under a square root."""
+
+    mean_scale: float | None  # half-width of the uniform means, times sqrt(fan_in); None keeps the module's own
+    std_scale: float  # sigma, times sqrt(fan)
+    std_fan: str  # which fan sigma is divided by
+
+
+STARTS = {
+    "keep": Start(None, KEEP_SCALE, "in"),
+    "mnist": Start(4.0, 2.0, "in"),
+    "cifar": Start(2.0**0.5, 0.5, "out"),
+}
+
+
+def fans(owner: nn.Module, name: str) -> tuple[int, int] | None:
+    """Inputs and outputs of the weight that parameter `name` of `owner` is, or is the bias of; None if there is none.
+
+    A kernel counts in both: a 3x3 convolution from 16 to 32 channels has fan_in 144 and fan_out 288.
+    """
+    weight = getattr(owner, name)
+    if weight.dim() < 2:
+        weight = getattr(owner, name.replace("bias", "weight"), weight)
+    if weight.dim() < 2:
+        return None
+    kernel = weight[0, 0].numel()
+    return weight.shape[1] * kernel, weight.shape[0] * kernel
+
+
+def start(owner: nn.Module, name: str, init: str, init_std: float | None, noise: Noise) -> tuple[Tensor, Tensor]:
+    """The first mean and standard deviation of one parameter.
+
+    Args:
+        owner: The module that holds the parameter.
+        name: Its name there.
+        init: A key of `STARTS`.
+        init_std: The same sigma for every weight, instead of the named one.
+        noise: Where random means come from.
+    """
+    if init not in STARTS:
+        raise ValueError(f"init must be one of {', '.join(map(repr, STARTS))}, got {init!r}")
+    if init_std is not None and not 0 < init_std < float("inf"):
+        raise ValueError(f"init_std must be a finite number greater than 0, got {init_std!r}")
+    mean = getattr(owner, name).detach().clone()
+    named = STARTS[init]
+    fan = fans(owner, name)
+    if fan is not None and named.mean_scale is not None:
+        mean = noise.uniform(mean) * (named.mean_scale / fan[0] ** 0.5)
+    fan_in, fan_out = fan or (max(mean.numel(), 1),) * 2
+    sigma = named.std_scale / (fan_in if named.std_fan == "in" else fan_out) ** 0.5
+    return mean, mean.new_full(mean.shape, sigma if init_std is None else init_std)

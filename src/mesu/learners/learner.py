@@ -1,0 +1,23 @@
+"""The contract between experiments and what they train."""
+
+from typing import Protocol
+
+import numpy as np
+
+from mesu.prediction import Prediction
+
+
+class Learner(Protocol):
+    """Anything that learns a stream chunk by chunk. The chunking changes nothing: examples are learned in order."""
+
+    def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Learn a chunk of the stream, one example after the other."""
+        ...
+
+    def boundary(self, x: np.ndarray, y: np.ndarray) -> None:
+        """A task ended, and these were its examples. Learners that need no boundaries do nothing."""
+        ...
+
+    def predict(self, x: np.ndarray, samples: int) -> Prediction:
+        """Probabilities and uncertainty, without learning anything."""
+        ...

@@ -1,0 +1,57 @@
+"""A plain network under a weight rule (SGD, EWC, SI, ...), one example at a time, told of boundaries where it needs them."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from mesu.optim import EWC, SI, WeightOptimizer
+from mesu.prediction import Prediction, predict
+
+FISHER_CHUNK = 512  # examples whose gradients are held at once
+
+
+class WeightLearner:
+    """A deterministic network and the rule that moves it.
+
+    Args:
+        net: The network.
+        optimizer: A weight rule on its parameters; `EWC` and `SI` consolidate at boundaries.
+    """
+
+    def __init__(self, net: nn.Module, optimizer: WeightOptimizer) -> None:
+        self.net, self.optimizer = net, optimizer
+
+    def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+        """One update for each example, in order."""
+        for example, label in zip(torch.from_numpy(x).split(1), torch.from_numpy(y).split(1), strict=True):
+            F.cross_entropy(self.net(example), label).backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+    def boundary(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Consolidate what the task's examples were worth, if the rule does."""
+        if isinstance(self.optimizer, EWC):
+            self.optimizer.consolidate(fisher_diagonal(self.net, torch.from_numpy(x), torch.from_numpy(y)))
+        elif isinstance(self.optimizer, SI):
+            self.optimizer.consolidate()
+
+    def predict(self, x: np.ndarray, samples: int) -> Prediction:
+        """One answer: a deterministic network has aleatoric uncertainty only."""
+        return predict(self.net, torch.from_numpy(x), samples=1)
+
+
+def fisher_diagonal(net: nn.Module, x: Tensor, y: Tensor) -> list[Tensor]:
+    """For each parameter, the mean over examples of the squared gradient of one example's loss at its true label."""
+    parameters = {name: p.detach() for name, p in net.named_parameters()}
+
+    def loss(weights, example, label):
+        return F.cross_entropy(functional_call(net, weights, (example[None],)), label[None])
+
+    per_example = vmap(grad(loss), in_dims=(None, 0, 0))
+    total = {name: torch.zeros_like(p) for name, p in parameters.items()}
+    for part, labels in zip(x.split(FISHER_CHUNK), y.split(FISHER_CHUNK), strict=True):
+        for name, g in per_example(parameters, part, labels).items():
+            total[name] += g.square().sum(0)
+    return [total[name] / len(x) for name in parameters]

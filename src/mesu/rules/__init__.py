@@ -1,0 +1,64 @@
+"""Learning rules: one rule, one file, plain arithmetic.
+
+A rule is a pure elementwise function written with operators (and two `primitives`) beside the equation it
+implements, so the same lines run on torch tensors (`mesu.optim`) and, compiled, on scalars (`mesu.engine`). Two shapes of rule:
+
+- a *posterior* rule moves a Gaussian: ``step(q, g, c) -> Gaussian``, with ``q`` the means and standard deviations,
+  ``g`` the gradients with respect to each, ``c`` the rule's `Constants`;
+- a *weight* rule moves a plain weight: ``step(w, g, state, c) -> (w, State)``, with ``initial(w)`` the state to start
+  from and, for rules that are told of task boundaries, ``consolidate(...) -> State``.
+
+Every file gives its parts in the same order: the equations, `Constants` with the function that builds and checks it,
+`State` where there is one, `step`, `consolidate`.
+"""
+
+from mesu.rules import (
+    bayes_by_backprop,
+    bayesian_synapse,
+    bounds,
+    ewc,
+    ewc_online,
+    ewc_stream,
+    foovb,
+    mesu,
+    newton,
+    primitives,
+    sgd,
+    si,
+)
+from mesu.rules.gaussian import Gaussian
+
+POSTERIOR_RULES = {
+    "mesu-paper": mesu.paper,
+    "mesu-exact": mesu.exact,
+    "mesu-exact-plain": mesu.exact_plain,
+    "foo-vb": foovb.step,
+    "newton": newton.step,
+    "bayes-by-backprop": bayes_by_backprop.step,
+    "bayesian-synapse": bayesian_synapse.step,
+}
+WEIGHT_RULES = {
+    "sgd": sgd,
+    "ewc": ewc,
+    "ewc-online": ewc_online,
+    "ewc-stream": ewc_stream,
+    "si": si,
+}
+
+__all__ = [
+    "POSTERIOR_RULES",
+    "WEIGHT_RULES",
+    "Gaussian",
+    "bayes_by_backprop",
+    "bayesian_synapse",
+    "bounds",
+    "ewc",
+    "ewc_online",
+    "ewc_stream",
+    "foovb",
+    "mesu",
+    "newton",
+    "primitives",
+    "sgd",
+    "si",
+]

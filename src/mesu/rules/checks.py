@@ -1,0 +1,43 @@
+"""Checks of a rule's constants: every refusal names the value and the remedy."""
+
+from math import inf, isfinite, isnan
+
+
+def positive(name: str, value: float) -> float:
+    """`value` if it is a finite number greater than zero, else `ValueError`."""
+    if not (isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a finite number greater than 0, got {value!r}")
+    return float(value)
+
+
+def non_negative(name: str, value: float) -> float:
+    """`value` if it is a finite number, zero or greater, else `ValueError`."""
+    if not (isfinite(value) and value >= 0):
+        raise ValueError(f"{name} must be a finite number, 0 or greater, got {value!r}")
+    return float(value)
+
+
+def finite(name: str, value: float) -> float:
+    """`value` if it is a finite number, else `ValueError`."""
+    if not isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+    return float(value)
+
+
+def memory_window(value: float) -> float:
+    """`value` if it is a memory of more than one update (infinity included), else `ValueError`."""
+    if isnan(value) or value <= 1:
+        raise ValueError(
+            f"memory must be greater than 1 update, got {value!r}: give the number of updates to remember, "
+            "or float('inf') never to forget"
+        )
+    return float(value)
+
+
+def step_limit(value: float | None) -> float:
+    """`max_step` as a number: infinity for None, else it must be greater than zero."""
+    if value is None:
+        return inf
+    if isnan(value) or value <= 0:
+        raise ValueError(f"max_step must be greater than 0 standard deviations, got {value!r}: None switches it off")
+    return float(value)

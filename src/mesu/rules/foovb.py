@@ -1,0 +1,21 @@
+"""FOO-VB Diagonal (Zeno et al., 2021): online variational Bayes that never forgets.
+
+    d_mu   = -sigma^2 g_mu
+    sigma' = sigma * ( sqrt(1 + (sigma g_sigma / 2)^2) - sigma g_sigma / 2 )
+
+This is MESU's exact form with the plain mean and an infinite memory, so it *is* that function here.
+"""
+
+from math import inf
+
+from mesu.rules.mesu import Constants
+from mesu.rules.mesu import constants as mesu_constants
+from mesu.rules.mesu import exact_plain as step
+
+
+def constants(lr_mean: float = 1.0, lr_std: float = 1.0, max_step: float | None = None) -> Constants:
+    """MESU's constants with nothing forgotten; there is no prior to relax to."""
+    return mesu_constants(memory=inf, lr_mean=lr_mean, lr_std=lr_std, max_step=max_step)
+
+
+__all__ = ["Constants", "constants", "step"]

@@ -1,0 +1,114 @@
+"""MESU: each weight's variance is its own learning rate, and old evidence fades over a memory of N updates.
+
+With v = sigma^2, prior N(mp, sp^2) and all right-hand sides from the old values, the paper's rule (eq. 9-10) is
+
+    d_sigma = lr_std  * 1/2 * ( -v * g_sigma + sigma * (sp^2 - v) / (N * sp^2) )          eq. 9
+    d_mu    = lr_mean *       ( -v * g_mu    + v * (mp - mu)      / (N * sp^2) )          eq. 10
+
+It is the first order of two implicit equations (Methods, "Update rules") that have a closed-form solution, which is
+`exact`: let the precision decay by 1/N towards the prior's, then solve the quadratic in the new sigma,
+
+    a      = (1 - 1/N) / sigma^2 + 1 / (N * sp^2)
+    sigma' = 2 / ( g_sigma + sqrt(g_sigma^2 + 4 a) )                                      > 0 for every gradient
+    mu'    = mu - lr_mean * V * ( g_mu + (mu - mp) / (N * sp^2) )
+
+with V = 1/a, the variance before the example (`exact_plain`; with no forgetting this is FOO-VB Diagonal), or
+V = min(1/a, sigma'^2), the smaller of the variances before and after it, as a Kalman filter does (`exact`): the mean
+then cannot overshoot where the example itself says that the curvature is high. A learning rate L on sigma enters as
+g_sigma -> L * g_sigma and 1/N -> L/N.
+"""
+
+from math import inf
+from typing import NamedTuple
+
+from mesu.rules import checks
+from mesu.rules.bounds import trust_region
+from mesu.rules.gaussian import Gaussian
+from mesu.rules.primitives import bound, root
+
+# One example may change sigma by at most a factor of about two thousand million: keeps h*h inside float32.
+LIMIT = 1e9
+
+
+class Constants(NamedTuple):
+    """What one MESU step needs besides the posterior and its gradients."""
+
+    lr_mean: float  # alpha_mu; 1 in the Bayesian derivation
+    lr_std: float  # alpha_sigma, in front of eq. 9 with its half; 1 in the Bayesian derivation
+    prior_mean: float  # mu_prior, where an unused mean relaxes to
+    forget: float  # 1/N, the share of the evidence released by one update
+    pull: float  # 1/(N sigma_prior^2), the precision gained back from the prior by one update
+    max_step: float  # trust region in units of sigma; infinity is off
+
+
+def constants(
+    memory: float,
+    prior_mean: float = 0.0,
+    prior_std: float = 1.0,
+    lr_mean: float = 1.0,
+    lr_std: float = 1.0,
+    max_step: float | None = None,
+) -> Constants:
+    """Check the settings a user gives and turn them into `Constants`.
+
+    Raises:
+        ValueError: naming the setting, its value and what it should be.
+    """
+    memory = checks.memory_window(memory)
+    prior_std = checks.positive("prior_std", prior_std)
+    lr_mean = checks.non_negative("lr_mean", lr_mean)
+    lr_std = checks.non_negative("lr_std", lr_std)
+    if max(lr_mean, lr_std) >= memory:
+        raise ValueError(
+            f"memory must be greater than lr_mean and lr_std, or one update would forget everything: "
+            f"got memory={memory!r}, lr_mean={lr_mean!r}, lr_std={lr_std!r}"
+        )
+    return Constants(
+        lr_mean=lr_mean,
+        lr_std=lr_std,
+        prior_mean=checks.finite("prior_mean", prior_mean),
+        forget=0.0 if memory == inf else 1.0 / memory,
+        pull=0.0 if memory == inf else 1.0 / (memory * prior_std * prior_std),
+        max_step=checks.step_limit(max_step),
+    )
+
+
+def paper(q, g, c):
+    """Eq. 9 and 10 as printed. Large gradients can make sigma negative: see `exact`, or set `max_step` below 1."""
+    var = q.std * q.std
+    # eq. 10: the mean moves by its own variance; forgetting pulls it to the prior
+    mean = q.mean - c.lr_mean * var * (g.mean + (q.mean - c.prior_mean) * c.pull)
+    # eq. 9: evidence narrows sigma, forgetting widens it again towards the prior's
+    std = q.std - 0.5 * c.lr_std * (var * g.std - q.std * (c.forget - c.pull * var))
+    return trust_region(q, Gaussian(mean, std), c.max_step)
+
+
+def solve_std(q, g, c):
+    """The new sigma of the implicit equation, and the smaller of the variances before and after the example.
+
+    In units of the old sigma, with h = sigma * g_sigma / 2 and a the precision after forgetting, the new sigma is
+    1 / (h + sqrt(h^2 + a)). Written with k = |h| + sqrt(h^2 + a), nothing cancels: it is k / e with
+    e = a + (h + |h|) k, and the smaller variance, min(1/a, sigma'^2), is 1 / e.
+    """
+    var = q.std * q.std
+    a = 1.0 - c.lr_std * c.forget + c.lr_std * c.pull * var
+    # scaled down before the product and up after the bound, so that no finite gradient overflows
+    h = LIMIT * bound(g.std * (0.5 / LIMIT * c.lr_std * q.std), 1.0)
+    k = abs(h) + root(h * h + a)
+    inverse = 1.0 / (a + (h + abs(h)) * k)
+    return q.std * k * inverse, var * inverse
+
+
+def exact(q, g, c):
+    """The closed form, its mean damped by the variance after the example. The library's default."""
+    std, var = solve_std(q, g, c)
+    mean = q.mean - c.lr_mean * var * (g.mean + (q.mean - c.prior_mean) * c.pull)
+    return trust_region(q, Gaussian(mean, std), c.max_step)
+
+
+def exact_plain(q, g, c):
+    """The closed form as the implicit equations have it: the mean moves by the variance before the example."""
+    std, _ = solve_std(q, g, c)
+    var = q.std * q.std / (1.0 - c.lr_mean * c.forget + c.lr_mean * c.pull * q.std * q.std)
+    mean = q.mean - c.lr_mean * var * (g.mean + (q.mean - c.prior_mean) * c.pull)
+    return trust_region(q, Gaussian(mean, std), c.max_step)
