@@ -5,7 +5,6 @@ task j after learning task i, NaN where it was not measured. ``T`` is the last r
 """
 
 import numpy as np
-from scipy.stats import rankdata
 
 Array = np.ndarray
 
@@ -98,8 +97,11 @@ def auroc(inside, outside) -> float:
         raise ValueError(f"AUROC needs examples of both kinds, got {inside.size} inside and {outside.size} outside")
     if np.isnan(inside).any() or np.isnan(outside).any():
         raise ValueError("AUROC cannot rank NaN: the uncertainty of some example is not a number")
-    ranks = rankdata(np.concatenate([inside, outside]))[inside.size :]
-    return float((ranks.sum() - outside.size * (outside.size + 1) / 2) / (inside.size * outside.size))
+    ordered = np.sort(inside)
+    # for each outlier, the insiders below it, and half of those equal to it
+    below = np.searchsorted(ordered, outside, side="left").sum()
+    up_to = np.searchsorted(ordered, outside, side="right").sum()
+    return float((below + up_to) / 2 / (inside.size * outside.size))
 
 
 def _probabilities(probs, labels) -> tuple[Array, Array]:

@@ -1,9 +1,14 @@
-"""The posterior's own source of Gaussian noise: seeded, copyable, its state a tensor that a checkpoint can hold."""
+"""The posterior's own source of Gaussian noise: seeded, copyable, its state a tensor that a checkpoint can hold.
+
+Two ways to draw from one seed: a generator, for torch; and a counter, for compiled code, whose noise is a function of the
+seed and the number of the update. Both are part of the state.
+"""
 
 import torch
 from torch import Tensor
 
 CPU_STATE_BYTES = 5056  # size of a CPU generator's state; other devices have other sizes
+COUNTER_BYTES = 16  # seed and step, eight bytes each, after the generator's state
 
 
 class Noise:
@@ -24,6 +29,8 @@ class Noise:
         if seed is None:
             seed = int(torch.randint(2**62, (1,)).item())
         self.generator = torch.Generator().manual_seed(seed)
+        self.seed = seed  # of the counter
+        self.step = 0  # updates that compiled code has drawn noise for
 
     def normal(self, shape, like: Tensor | None = None) -> Tensor:
         """Standard normals of a shape, with the device and dtype of `like`."""
@@ -45,16 +52,19 @@ class Noise:
 
     @property
     def state(self) -> Tensor:
-        """Everything needed to continue the stream, as bytes in a tensor."""
-        return self.generator.get_state()
+        """Everything needed to continue both streams, as bytes in a tensor."""
+        counter = torch.tensor([self.seed, self.step], dtype=torch.int64).view(torch.uint8)
+        return torch.cat([self.generator.get_state(), counter])
 
     @state.setter
     def state(self, state: Tensor) -> None:
         state = state.detach().to("cpu", torch.uint8)
-        device = "cpu" if state.numel() == CPU_STATE_BYTES else "cuda"
+        generator_state, counter = state[:-COUNTER_BYTES].clone(), state[-COUNTER_BYTES:].clone()
+        device = "cpu" if generator_state.numel() == CPU_STATE_BYTES else "cuda"
         generator = torch.Generator(device)
-        generator.set_state(state)
+        generator.set_state(generator_state)
         self.generator = generator
+        self.seed, self.step = counter.view(torch.int64).tolist()
 
     def __getstate__(self) -> dict:
         return {"state": self.state}

@@ -1,5 +1,6 @@
-"""Compiled code for the CPU: the same rules as `mesu.optim`, on scalars."""
+"""Compiled code for the CPU: the same rules as `mesu.optim`, in loops with no Python between examples."""
 
 from mesu.engine.compiled import compiled
+from mesu.engine.stream import EngineFallback, PosteriorEngine, WeightEngine, why_not
 
-__all__ = ["compiled"]
+__all__ = ["EngineFallback", "PosteriorEngine", "WeightEngine", "compiled", "why_not"]

@@ -23,7 +23,7 @@ class Constants(NamedTuple):
     weight: float  # share of the KL term in one update; 1 / (number of mini-batches) in the original
     prior_mean: float  # mu_prior
     prior_precision: float  # 1 / sigma_prior^2
-    max_step: float  # trust region in units of sigma; infinity is off
+    max_step: float | None  # trust region in units of sigma; None is off
 
 
 def constants(

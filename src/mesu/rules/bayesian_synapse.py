@@ -21,7 +21,7 @@ class Constants(NamedTuple):
     rate: float  # 1/tau, the share of the way to the prior taken by one update
     prior_mean: float  # mu_prior
     prior_var: float  # sigma_prior^2
-    max_step: float  # trust region in units of sigma; infinity is off
+    max_step: float | None  # trust region in units of sigma; None is off
 
 
 def constants(

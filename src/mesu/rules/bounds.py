@@ -1,7 +1,5 @@
 """The trust region: how far one step may move a mean or a sigma."""
 
-from math import inf
-
 from mesu.rules.gaussian import Gaussian
 from mesu.rules.primitives import bound
 
@@ -10,9 +8,9 @@ def trust_region(old, new, max_step):
     """`new`, no further from `old` than `max_step` standard deviations in the mean and in the std.
 
     The published runs on photographs and conv nets clip both updates to +-max_step * sigma; the paper does not mention
-    it. With ``max_step < 1`` no step can make sigma negative. ``max_step=inf`` is off.
+    it. With ``max_step < 1`` no step can make sigma negative. ``max_step=None`` is off.
     """
-    if max_step == inf:
+    if max_step is None:
         return new
     reach = max_step * old.std
     return Gaussian(old.mean + bound(new.mean - old.mean, reach), old.std + bound(new.std - old.std, reach))

@@ -1,6 +1,6 @@
 """Checks of a rule's constants: every refusal names the value and the remedy."""
 
-from math import inf, isfinite, isnan
+from math import isfinite, isnan
 
 
 def positive(name: str, value: float) -> float:
@@ -34,10 +34,10 @@ def memory_window(value: float) -> float:
     return float(value)
 
 
-def step_limit(value: float | None) -> float:
-    """`max_step` as a number: infinity for None, else it must be greater than zero."""
+def step_limit(value: float | None) -> float | None:
+    """`max_step` if it is None (off) or greater than zero, else `ValueError`."""
     if value is None:
-        return inf
+        return None
     if isnan(value) or value <= 0:
         raise ValueError(f"max_step must be greater than 0 standard deviations, got {value!r}: None switches it off")
     return float(value)

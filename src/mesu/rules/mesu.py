@@ -38,7 +38,7 @@ class Constants(NamedTuple):
     prior_mean: float  # mu_prior, where an unused mean relaxes to
     forget: float  # 1/N, the share of the evidence released by one update
     pull: float  # 1/(N sigma_prior^2), the precision gained back from the prior by one update
-    max_step: float  # trust region in units of sigma; infinity is off
+    max_step: float | None  # trust region in units of sigma; None is off
 
 
 def constants(

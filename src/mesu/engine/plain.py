@@ -1,0 +1,243 @@
+"""The compiled stream loop of a plain network under a weight rule (SGD, EWC, SI, ...), and the Fisher pass of a boundary.
+
+As in `mesu.engine.local`, each row of the first layer is moved and at once multiplied with the next example, so that each
+weight is read and written once per update.
+"""
+
+import numba
+from numba.extending import overload
+
+from mesu.engine.compiled import FLAGS, _precision, in_precision
+from mesu.engine.rows import add_rows, deactivate, loss_gradient, nonlinear
+
+FILE_OF: dict = {}  # from a type of constants to the rule's module
+
+
+def state_rows(state, start, size, c):
+    """The slices of the rule's state that belong to a row of weights; compiled code only."""
+    raise NotImplementedError
+
+
+@overload(state_rows, jit_options=FLAGS)
+def _state_rows(state, start, size, c):
+    fields = len(FILE_OF[c.instance_class].State._fields)
+    if fields == 0:
+        return lambda state, start, size, c: ()
+    if fields == 2:
+        return lambda state, start, size, c: (state[0, start : start + size], state[1, start : start + size])
+    if fields == 3:
+        return lambda state, start, size, c: (
+            state[0, start : start + size],
+            state[1, start : start + size],
+            state[2, start : start + size],
+        )
+    return None
+
+
+def move_weight(w, g, kept, j, c):
+    """One step of the weight rule that the type of `c` stands for; compiled code only."""
+    raise NotImplementedError
+
+
+@overload(move_weight, jit_options=FLAGS)
+def _move_weight(w, g, kept, j, c):
+    file = FILE_OF[c.instance_class]
+    State = file.State
+    step = numba.njit(in_precision(file.step, _precision(w)), **FLAGS)
+
+    def stateless(w, g, kept, j, c):
+        return step(w, g, State(), c)[0]
+
+    def two(w, g, kept, j, c):
+        new, state = step(w, g, State(kept[0][j], kept[1][j]), c)
+        kept[0][j] = state[0]
+        kept[1][j] = state[1]
+        return new
+
+    def three(w, g, kept, j, c):
+        new, state = step(w, g, State(kept[0][j], kept[1][j], kept[2][j]), c)
+        kept[0][j] = state[0]
+        kept[1][j] = state[1]
+        kept[2][j] = state[2]
+        return new
+
+    return {0: stateless, 2: two, 3: three}[len(State._fields)]
+
+
+@numba.njit(**FLAGS)
+def move_row(weight, kept, g, c):
+    """Move a row of weights by its gradients."""
+    for j in range(weight.size):
+        weight[j] = move_weight(weight[j], g[j], kept, j, c)
+
+
+@numba.njit(**FLAGS)
+def move_and_multiply(weight, kept, x, d, c, following):
+    """Move a row by the gradient of one example, an outer product, and multiply it with the example that follows."""
+    total = weight.dtype.type(0)
+    for j in range(weight.size):
+        new = move_weight(weight[j], d * x[j], kept, j, c)
+        weight[j] = new
+        total += following[j] * new
+    return total
+
+
+@numba.njit(**FLAGS)
+def dot(h, weight):
+    """One pre-activation."""
+    total = h.dtype.type(0)
+    for j in range(h.size):
+        total += h[j] * weight[j]
+    return total
+
+
+@numba.njit(**FLAGS)
+def forward(weight, net, work, layer):
+    """Outputs of one layer; the first layer's products are waiting in `work.m`."""
+    n, k = net.sizes[layer], net.sizes[layer + 1]
+    rows = net.batch
+    here = rows * net.units[layer]
+    for r in range(rows):
+        out = work.h[here + r * k : here + r * k + k]
+        if layer == 0:
+            for j in range(k):
+                out[j] = work.m[r * k + j]
+        else:
+            below = rows * net.units[layer - 1] + r * n
+            row = work.h[below : below + n]
+            for unit in range(k):
+                at = net.weights[layer] + unit * n
+                out[unit] = dot(row, weight[at : at + n])
+        if net.has_bias:
+            bias = weight[net.biases[layer] : net.biases[layer] + k]
+            for j in range(k):
+                out[j] += bias[j]
+    if layer < len(net.sizes) - 2:
+        nonlinear(work.h[here : here + rows * k], net.tanh)
+
+
+@numba.njit(**FLAGS)
+def send_down(weight, net, work, layer):
+    """Slopes of the loss at the pre-activations of the layer below."""
+    n, k = net.sizes[layer], net.sizes[layer + 1]
+    here, below = net.batch * net.units[layer], net.batch * net.units[layer - 1]
+    at = net.weights[layer]
+    for r in range(net.batch):
+        down = work.down[:n]
+        down[:] = 0
+        add_rows(down, work.d[here + r * k : here + r * k + k], 1, k, weight[at : at + k * n], n)
+        row = below + r * n
+        deactivate(work.h[row : row + n], work.d[row : row + n], down, work.zeros[:n], net.tanh)
+
+
+@numba.njit(**FLAGS)
+def move_layer(weight, state, net, work, layer, c):
+    """Move the weights of a layer above the first."""
+    n, k = net.sizes[layer], net.sizes[layer + 1]
+    here, below = net.batch * net.units[layer], net.batch * net.units[layer - 1]
+    g = work.g_mean[:n]
+    for unit in range(k):
+        g[:] = 0
+        add_rows(g, work.d[here + unit :], k, net.batch, work.h[below : below + net.batch * n], n)
+        at = net.weights[layer] + unit * n
+        move_row(weight[at : at + n], state_rows(state, at, n, c), g, c)
+
+
+@numba.njit(**FLAGS)
+def move_biases(weight, state, net, work, layer, c):
+    """Move a layer's biases: their input is 1."""
+    k, at = net.sizes[layer + 1], net.biases[layer]
+    here = net.batch * net.units[layer]
+    g = work.g_mean[:k]
+    g[:] = 0
+    for r in range(net.batch):
+        for j in range(k):
+            g[j] += work.d[here + r * k + j]
+    move_row(weight[at : at + k], state_rows(state, at, k, c), g, c)
+
+
+def build(fingerprint: str):
+    """The loop and the Fisher pass; `fingerprint` of the sources makes a changed rule compile again."""
+
+    @numba.njit(cache=True, **FLAGS)
+    def learn(weight, state, spare, net, x, y, c, idle, work):
+        """Learn ``x`` and ``y``, `net.batch` examples an update.
+
+        Args:
+            weight: Weights of all layers, one after the other, weights then bias.
+            state: What the rule remembers of each weight, a row for each field of its `State`.
+            spare: A state for one row of the first layer, of no account.
+            net: `Network` with one sample.
+            x: Inputs, one a row.
+            y: Class numbers, or targets one a row.
+            c: Constants; their type says which rule.
+            idle: The same with a rate of zero: a step that moves nothing.
+            work: `Work`.
+        """
+        fingerprint  # noqa: B018
+        batch, layers = net.batch, len(net.sizes) - 1
+        inputs, first = net.sizes[0], net.sizes[1]
+        updates = len(x) // batch
+        for update in range(-1, updates):
+            start = update * batch
+            upcoming = min(start + batch, len(x) - batch)
+            if update >= 0:
+                for layer in range(layers):
+                    forward(weight, net, work, layer)
+                loss_gradient(work.h, work.d, batch * net.units[layers - 1], net, y, start)
+                for layer in range(layers - 1, 0, -1):
+                    send_down(weight, net, work, layer)
+                    move_layer(weight, state, net, work, layer, c)
+                    if net.has_bias:
+                        move_biases(weight, state, net, work, layer, c)
+                if net.has_bias:
+                    move_biases(weight, state, net, work, 0, c)
+            for unit in range(first):
+                at = unit * inputs
+                row = weight[at : at + inputs]
+                if batch == 1:
+                    # update -1 moves nothing, by rates of zero and a spare state, in the same machine code as every other
+                    # update: where a chunk begins cannot be told from the weights
+                    now = c if update >= 0 else idle
+                    kept = state_rows(state if update >= 0 else spare, at if update >= 0 else 0, inputs, c)
+                    here = max(start, 0)
+                    work.m[unit] = move_and_multiply(row, kept, x[here], work.d[unit], now, x[upcoming])
+                    continue
+                if update >= 0:
+                    g = work.g_mean[:inputs]
+                    g[:] = 0
+                    for b in range(batch):
+                        example = x[start + b]
+                        for j in range(inputs):
+                            g[j] += work.d[b * first + unit] * example[j]
+                    move_row(row, state_rows(state, at, inputs, c), g, c)
+                for b in range(batch):
+                    work.m[b * first + unit] = dot(x[upcoming + b], row)
+        return 0
+
+    @numba.njit(cache=True, **FLAGS)
+    def fisher(weight, net, x, y, total, work):
+        """Add the squared gradient of every example, one at a time, to `total`."""
+        fingerprint  # noqa: B018
+        layers = len(net.sizes) - 1
+        for example in range(len(x)):
+            for unit in range(net.sizes[1]):
+                work.m[unit] = dot(x[example], weight[unit * net.sizes[0] : (unit + 1) * net.sizes[0]])
+            for layer in range(layers):
+                forward(weight, net, work, layer)
+            loss_gradient(work.h, work.d, net.units[layers - 1], net, y, example)
+            for layer in range(layers - 1, -1, -1):
+                if layer > 0:
+                    send_down(weight, net, work, layer)
+                n, k, below = net.sizes[layer], net.sizes[layer + 1], net.units[max(layer - 1, 0)]
+                for unit in range(k):
+                    d = work.d[net.units[layer] + unit]
+                    at = net.weights[layer] + unit * n
+                    into = total[at : at + n]
+                    row = x[example] if layer == 0 else work.h[below : below + n]
+                    for j in range(n):
+                        into[j] += (d * row[j]) * (d * row[j])
+                    if net.has_bias:
+                        total[net.biases[layer] + unit] += d * d
+
+    return learn, fisher
