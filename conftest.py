@@ -5,9 +5,10 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _doctest_names(doctest_namespace):
+    import numpy as np
     import torch
     from torch import nn
 
     import mesu
 
-    doctest_namespace.update(mesu=mesu, torch=torch, nn=nn)
+    doctest_namespace.update(np=np, mesu=mesu, torch=torch, nn=nn)

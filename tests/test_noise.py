@@ -94,3 +94,14 @@ def test_saved_state_does_not_move_with_the_stream():
     noise.normal((9,))
     assert torch.equal(state, kept)
     assert not torch.equal(noise.state, kept)
+
+
+@pytest.mark.parametrize("twin_of", [copy.deepcopy, lambda noise: pickle.loads(pickle.dumps(noise))])
+def test_counter_is_part_of_copies_and_state(twin_of):
+    noise, other = Noise(2), Noise(77)
+    noise.step = 12
+    twin = twin_of(noise)
+    other.state = noise.state
+    assert (twin.seed, twin.step) == (other.seed, other.step) == (2, 12)
+    noise.step += 1
+    assert (twin.step, other.step) == (12, 12)

@@ -149,6 +149,7 @@ def test_transformer_draws_its_linear_layers_in_evaluation_too():
     with torch.no_grad():
         out = net(torch.randn(2, 5, 8), samples=2)
     assert not torch.equal(out[0], out[1])
+    assert torch.backends.mha.get_fastpath_enabled()  # other people's networks keep it
 
 
 def test_transformer_has_gradients_in_evaluation_too():
@@ -651,6 +652,7 @@ def test_failure_inside_leaves_everything_as_it_was(estimator, vectorize, call, 
     assert unchanged(net, before)
     assert [id(p) for p in net.parameters()] == parameters
     assert all(m.noise is None for m in net.modules() if isinstance(m, Local))
+    assert torch.backends.mha.get_fastpath_enabled()
     twin = mesu.Bayesian(Fails(0, error), estimator=estimator, vectorize=vectorize, seed=5)
     twin.load_state_dict(before)
     assert torch.equal(net(x, samples=3), twin(x, samples=3))

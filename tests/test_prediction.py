@@ -47,6 +47,21 @@ def test_certain_but_disagreeing_draws_are_all_epistemic():
     assert out.epistemic.item() == pytest.approx(log(2))
 
 
+def test_draws_that_agree_are_not_epistemic_past_rounding():
+    # the two entropies, worked out differently, differ in their last digits, either way
+    scores = 3 * torch.randn(1, 1000, 5)
+    out = Prediction.from_scores(scores.expand(7, -1, -1))
+    assert torch.all(out.epistemic >= 0)
+    assert torch.all(out.epistemic < 1e-5)
+
+
+@pytest.mark.parametrize("impossible", [-3e38, -float("inf")])
+def test_impossible_classes_add_no_uncertainty(impossible):
+    out = Prediction.from_scores(torch.tensor([[[3e38, impossible]], [[3e38, impossible]]]))
+    assert out.probs.tolist() == [[1.0, 0.0]]
+    assert (out.total.item(), out.aleatoric.item(), out.epistemic.item()) == (0, 0, 0)
+
+
 def test_labels_are_the_most_probable():
     assert Prediction.from_scores(torch.tensor([[[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]]])).labels.tolist() == [1, 0]
 

@@ -9,6 +9,8 @@
 """
 
 from mesu import measures, rules
+from mesu.engine import EngineFallback
+from mesu.learners import BayesianLearner, WeightLearner
 from mesu.optim import EWC, FOOVB, MESU, SI, BayesByBackprop, BayesianSynapse, EWCOnline, EWCStream, StepRefused
 from mesu.posterior import Bayesian, Pair
 from mesu.prediction import Prediction, RegressionPrediction, predict
@@ -21,7 +23,10 @@ __all__ = [
     "SI",
     "BayesByBackprop",
     "Bayesian",
+    "BayesianLearner",
     "BayesianSynapse",
+    "EngineFallback",
+    "WeightLearner",
     "EWCOnline",
     "EWCStream",
     "Pair",

@@ -39,8 +39,8 @@ def fans(owner: nn.Module, name: str) -> tuple[int, int] | None:
     """
     weight = getattr(owner, name)
     if weight.dim() < 2:
-        weight = getattr(owner, name.replace("bias", "weight"), weight)
-    if weight.dim() < 2:
+        weight = getattr(owner, name.replace("bias", "weight"), None)
+    if weight is None or weight.dim() < 2:
         return None
     kernel = weight[0, 0].numel()
     return weight.shape[1] * kernel, weight.shape[0] * kernel

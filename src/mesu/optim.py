@@ -305,11 +305,15 @@ class EWC(WeightOptimizer):
         Args:
             fishers: For each parameter in order, the mean over the task's examples of the squared gradient of one.
         """
-        for group in self.param_groups:
-            c = self.constants(group)
-            for parameter, fisher in zip(group["params"], fishers, strict=True):
-                state = self.file.consolidate(parameter, self.rule_state(parameter), fisher, c)
-                self.state[parameter] = state._asdict()
+        parameters = [(p, self.constants(group)) for group in self.param_groups for p in group["params"]]
+        fishers = list(fishers)
+        if [f.shape for f in fishers] != [p.shape for p, _ in parameters]:
+            raise ValueError(
+                f"there must be one Fisher diagonal for each parameter, in its shape: got {len(fishers)} for "
+                f"{len(parameters)} parameters"
+            )
+        for (parameter, c), fisher in zip(parameters, fishers, strict=True):
+            self.state[parameter] = self.file.consolidate(parameter, self.rule_state(parameter), fisher, c)._asdict()
 
 
 class EWCOnline(EWC):
@@ -399,12 +403,16 @@ def _write(parameters: list[Any], vector: Tensor) -> None:
         parameter.copy_(part.view_as(parameter))
 
 
+def _all_finite(values: Tensor) -> Tensor:
+    low, high = torch.aminmax(values)  # NaN wins in both; much cheaper than isfinite().all()
+    return (low > -torch.inf) & (high < torch.inf)
+
+
 def _refuse_unsound(pairs: list[Pair], g: Gaussian, new: Gaussian) -> None:
     """Raise `StepRefused`, saying which weights and why, unless every mean is finite and every sigma positive."""
-    (low, high), (narrowest, widest) = torch.aminmax(new.mean), torch.aminmax(new.std)  # NaN wins in both
-    if bool((low > -torch.inf) & (high < torch.inf) & (narrowest > 0) & (widest < torch.inf)):
+    if bool(_all_finite(g.mean) & _all_finite(g.std) & _all_finite(new.mean) & _all_finite(new.std) & (new.std.min() > 0)):
         return
-    unsound = ~(torch.isfinite(new.mean) & torch.isfinite(new.std) & (new.std > 0))
+    unsound = ~((new.std > 0) & torch.isfinite(new.mean + new.std) & torch.isfinite(g.mean) & torch.isfinite(g.std))
     count, index = int(unsound.sum()), int(unsound.nonzero()[0])
     ends = torch.tensor([p.mean.numel() for p in pairs]).cumsum(0)
     name = pairs[int((ends <= index).sum())].name

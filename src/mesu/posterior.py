@@ -8,6 +8,8 @@ sigma along.
 """
 
 import copy
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -27,8 +29,10 @@ from mesu.noise import Noise
 ESTIMATORS = ("weights", "local")
 BATCHNORM = (nn.modules.batchnorm._BatchNorm,)
 CONVOLUTION = (nn.modules.conv._ConvNd,)
-# vmap has no batching rule for recurrent layers, and turns convolutions with drawn weights into slow grouped ones.
-LOOPED = (nn.RNNBase, *CONVOLUTION)
+# vmap has no batching rule for recurrent layers and attention, and turns drawn convolutions into slow grouped ones.
+LOOPED = (nn.RNNBase, nn.MultiheadAttention, *CONVOLUTION)
+# How torch says that shapes do not fit.
+MISFIT = re.compile(r"shapes cannot be multiplied|size mismatch|expected input.* to have|must match the size|shape '.*' is invalid")
 
 
 class Pair(NamedTuple):
@@ -139,7 +143,8 @@ class Bayesian(nn.Module):
         example = next(self.parameters())
         parent.add_module(leaf, copy.deepcopy(module).to(example.device, example.dtype))
         try:
-            self._cover(name, [f"{name}.{pattern}" for pattern in deterministic])
+            patterns = [deterministic] if isinstance(deterministic, str) else deterministic
+            self._cover(name, [f"{name}.{pattern}" for pattern in patterns])
         except BaseException:
             del parent._modules[leaf]
             raise
@@ -178,9 +183,11 @@ class Bayesian(nn.Module):
             getattr(owner, leaf).data = mean
             owner.register_parameter(leaf + "_std", nn.Parameter(std))
         self._covered += covered
+        places = Counter(id(m) for _, m in self.module.named_modules(remove_duplicate=False))
         for name, layer in self.module.named_modules():
             weight = f"{name}.weight" if name else "weight"
-            shared = len(owners.get(weight, ())) > 1 or len(owners.get(f"{weight[:-6]}bias", ())) > 1
+            tied = len(owners.get(weight, ())) > 1 or len(owners.get(f"{weight[:-6]}bias", ())) > 1
+            shared = tied or places[id(layer)] > 1  # one draw must serve all its places
             if type(layer) in LOCAL_TWIN and weight in self._covered and not shared:
                 layer.__class__ = LOCAL_TWIN[type(layer)]
         self._freeze_batchnorm()
@@ -213,7 +220,7 @@ class Bayesian(nn.Module):
         with self._local_layers(noise if estimator == "local" else None) as layers:
             drawn = self._drawn_names(layers)
             try:
-                if samples > 1 and self._vectorizes(estimator):
+                if samples > 1 and self._vectorizes():
                     try:
                         return self._all_at_once(drawn, samples, noise, args, kwargs)
                     except (RuntimeError, NotImplementedError) as error:
@@ -226,7 +233,7 @@ class Bayesian(nn.Module):
             except BaseException as error:
                 noise.state = before
                 if isinstance(error, RuntimeError):
-                    self._explain(args)
+                    self._explain(args, str(error))
                 raise
 
     def at_mean(self, *args, **kwargs):
@@ -243,6 +250,8 @@ class Bayesian(nn.Module):
         """
         before = self.noise.state
         if not torch.compiler.is_compiling():
+            if x.dim() == 0 or y.dim() == 0:
+                raise ValueError("got a single number where a batch was expected: give inputs and targets a first axis")
             if x.shape[0] == 0 or x.shape[0] != y.shape[0]:
                 raise ValueError(f"got {x.shape[0]} inputs and {y.shape[0]} targets: there must be as many, and some")
             if x.is_floating_point() and not torch.isfinite(x).all():
@@ -261,9 +270,13 @@ class Bayesian(nn.Module):
         layers = [(name, m) for name, m in self.module.named_modules() if isinstance(m, Local)]
         for _, layer in layers:
             layer.noise = noise
+        # torch's fused attention takes weights past their layers, so that those could not draw
+        fused = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)
         try:
             yield [name for name, _ in layers] if noise is not None else []
         finally:
+            torch.backends.mha.set_fastpath_enabled(fused)
             for _, layer in layers:
                 layer.noise = None
 
@@ -301,12 +314,12 @@ class Bayesian(nn.Module):
 
         return vmap(one, randomness="different")(weights, index)
 
-    def _vectorizes(self, estimator: str) -> bool:
+    def _vectorizes(self) -> bool:
         if self.vectorize is not None:
             return self.vectorize
         return not any(isinstance(m, LOOPED) for m in self.module.modules())
 
-    def _explain(self, args: tuple) -> None:
+    def _explain(self, args: tuple, message: str) -> None:
         """Raise a `ValueError` if the network failed because its input has the wrong width."""
         x = args[0] if args and isinstance(args[0], Tensor) else None
         layers = ((n, m) for n, m in self.module.named_modules() if isinstance(m, (nn.Linear, *CONVOLUTION)))
@@ -320,7 +333,7 @@ class Bayesian(nn.Module):
             axis = -len(first.kernel_size) - 1
             fits = x.dim() >= -axis and x.shape[axis] == first.in_channels
             wanted = f"{first.in_channels} channels"
-        if not fits:
+        if not fits or MISFIT.search(message):
             raise ValueError(
                 f"an input of shape {tuple(x.shape)} does not fit: the first layer ({name or type(first).__name__!r}) "
                 f"takes {wanted}"

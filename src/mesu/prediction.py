@@ -110,8 +110,8 @@ def predict(net: nn.Module, x: Tensor, samples: int = 100, *, seed: int = 0, chu
         >>> p.probs.shape, bool((p.total >= p.epistemic).all())
         (torch.Size([2, 3]), True)
     """
-    if samples < 1:
-        raise ValueError(f"samples must be 1 or more, got {samples!r}")
+    if not isinstance(samples, int) or samples < 1:
+        raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
     if x.dim() == 0 or x.shape[0] == 0:
         raise ValueError(f"there is nothing to predict: got an input of shape {tuple(x.shape)}")
     if x.is_floating_point() and not torch.isfinite(x).all():

@@ -85,6 +85,16 @@ def test_a_linear_layer_has_its_closed_form_moments(bias):
                 assert_equal_within_error(measured, (expected.detach(), torch.zeros(())))
 
 
+@pytest.mark.parametrize("estimator", ["weights", "local"])
+def test_cost_is_summed_over_the_batch_and_averaged_over_the_samples(estimator):
+    net = small_net(estimator, seed=4)
+    state = net.noise.state
+    probs = net(INPUTS, samples=6).softmax(-1)
+    by_hand = -sum(probs[s, row, label].log() for s in range(6) for row, label in enumerate(LABELS)) / 6
+    net.noise.state = state
+    assert net.nll(INPUTS, LABELS, samples=6).item() == pytest.approx(by_hand.item(), rel=1e-13)
+
+
 def gradient_draws(estimator, seed, repeats=150, samples=150):
     """For each parameter, `repeats` independent estimates of its gradient, each the mean over `samples` draws."""
     net = small_net(estimator, seed=seed)

@@ -78,6 +78,14 @@ def test_uncertainty_is_within_its_bounds(dtype, data):
     assert p.epistemic.item() == pytest.approx(p.total.item() - p.aleatoric.item(), abs=room)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_draws_that_agree_have_no_epistemic_uncertainty_of_either_sign(dtype):
+    scores = torch.randn(1, 500, 7, dtype=dtype).expand(3, -1, -1)
+    p = Prediction.from_scores(scores)
+    assert (p.epistemic >= 0).all()
+    assert (p.epistemic <= 8 * torch.finfo(dtype).eps * p.total).all()
+
+
 def test_regression_splits_variances():
     # drawn means 1, 2, 6: mean 3, variance (4 + 1 + 9)/3; a second output where the draws agree
     means = torch.tensor([[[1.0, -2.0]], [[2.0, -2.0]], [[6.0, -2.0]]], dtype=torch.float64)

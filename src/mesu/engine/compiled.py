@@ -36,13 +36,10 @@ def in_precision(function: Callable, precision: type) -> Callable:
     return python_types.FunctionType(code.replace(co_consts=constants), names, function.__name__)
 
 
-@overload(rules.primitives.bound, jit_options=FLAGS)
-def _bound(x, limit):
-    def scalar(x, limit):
-        # NaN stays NaN, as with clamp: both comparisons are false for it
-        return limit if x > limit else (-limit if x < -limit else x)
-
-    return scalar
+@overload(rules.primitives.between, jit_options=FLAGS)
+def _between(x, low, high):
+    # NaN stays NaN, as with clamp: both comparisons are false for it
+    return lambda x, low, high: high if x > high else (low if x < low else x)
 
 
 @overload(rules.primitives.root, jit_options=FLAGS)

@@ -2,6 +2,10 @@
 
 A small network meets the 8 x 8 digits again and again, each time with the pixels shuffled in a new way, one example at
 a time. Networks that forget nothing fill up and stop learning; networks that forget everything lose the last tasks.
+
+The defaults are each learner's best on the last five of 30 tasks (seeds 0 and 1) of the values tried: MESU's memory of
+18,000, 36,000, 72,000; SGD's rate of .002 to .02; EWC Online's rate of .005 to .02 and lambda of 2 to 20; EWC Stream's rate of
+.005, .01 and lambda of 1 to 20; SI's rate of .005, .01 and c of .001 to .03. FOO-VB has nothing to choose.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,25 +27,26 @@ from mesu.streams import Permuted
 class PermutedDigits:
     """Settings of `mesu run permuted-digits`."""
 
-    tasks: int = 20  # permutations, learned one after the other
-    seeds: int = 2  # runs, each with its own permutations and first weights
-    learners: tuple[str, ...] = ("mesu", "foo-vb", "ewc-online", "si", "ewc-stream", "sgd")  # who takes part
+    tasks: int = 30  # permutations, learned one after the other
+    seeds: int = 3  # runs, each with its own permutations and first weights
+    learners: tuple[str, ...] = ("mesu", "ewc-online", "si", "foo-vb", "ewc-stream", "sgd")  # who takes part
+    epochs: int = 5  # times that each task's 1,437 examples are shown
     hidden: int = 50  # hidden units of the one layer, as in the paper
     samples: int = 10  # Monte Carlo samples of a training step
     test_samples: int = 10  # Monte Carlo samples of a prediction
-    memory: float = 7_000  # N of MESU, in examples: five tasks, as in the paper
+    memory: float = 18_000  # N of MESU, in updates: two and a half tasks
     prior_std: float = 1.0  # prior of MESU
     update: str = "exact"  # MESU's step: exact or paper
     estimator: str = "local"  # how MESU and FOO-VB draw: local or weights
-    sgd_lr: float = 0.02  # learning rate of SGD
-    ewc_online_lr: float = 0.02  # learning rate of EWC Online
-    ewc_online_strength: float = 2.0  # its lambda
+    sgd_lr: float = 0.002  # learning rate of SGD
+    ewc_online_lr: float = 0.005  # learning rate of EWC Online
+    ewc_online_strength: float = 5.0  # its lambda
     ewc_online_decay: float = 0.2  # its gamma
-    ewc_stream_lr: float = 0.02  # learning rate of EWC Stream
-    ewc_stream_strength: float = 5.0  # its lambda
+    ewc_stream_lr: float = 0.005  # learning rate of EWC Stream
+    ewc_stream_strength: float = 1.0  # its lambda
     ewc_stream_decay: float = 0.2  # its gamma
-    si_lr: float = 0.02  # learning rate of SI
-    si_strength: float = 0.1  # its c
+    si_lr: float = 0.005  # learning rate of SI
+    si_strength: float = 0.001  # its c
 
     name = "permuted-digits"
 
@@ -49,7 +54,7 @@ class PermutedDigits:
         """Refuse settings that cannot run, before anything is started: builds every learner once."""
         if self.seeds < 1:
             raise ValueError(f"seeds must be 1 or more, got {self.seeds!r}")
-        for name in ("samples", "test_samples", "hidden"):
+        for name in ("epochs", "samples", "test_samples", "hidden"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
         if not self.learners or len(set(self.learners)) < len(self.learners):
@@ -72,9 +77,10 @@ class PermutedDigits:
         row = partial(Row, self.name, learner, seed)
         outside = stream.unseen()
         for task in stream:
-            model.learn(task.x_train, task.y_train)
+            for _ in range(self.epochs):
+                model.learn(task.x_train, task.y_train)
             model.boundary(task.x_train, task.y_train)
-            step = (task.index + 1) * len(task.x_train)
+            step = (task.index + 1) * self.epochs * len(task.x_train)
             for old in range(task.index + 1):
                 test = stream[old]
                 p = model.predict(test.x_test, self.test_samples)

@@ -1,35 +1,57 @@
-"""A posterior that learns a stream one example at a time, with no boundaries."""
+"""A posterior that learns a stream one example at a time, with no boundaries: compiled where it can be."""
 
 import numpy as np
 import torch
 
+from mesu.engine import PosteriorEngine, why_not
+from mesu.engine.stream import warn_fallback
 from mesu.optim import PosteriorOptimizer
 from mesu.posterior import Bayesian
-from mesu.prediction import Prediction, predict
+from mesu.prediction import Prediction, RegressionPrediction, predict
 
 
 class BayesianLearner:
     """A `Bayesian` network and the rule that moves it.
 
+    Perceptrons on the CPU under `MESU` or `FOOVB` learn in the compiled engine, anything else on the torch path (and a
+    warning says so, once).
+
     Args:
         net: The posterior.
         optimizer: `MESU`, `FOOVB`, ... on that posterior.
         samples: Monte Carlo samples of each training step.
+        batch: Examples an update.
+
+    Example:
+        >>> net = mesu.Bayesian(nn.Linear(4, 3), seed=0)
+        >>> learner = mesu.BayesianLearner(net, mesu.MESU(net, memory=1000))
+        >>> learner.learn(np.ones((5, 4), dtype=np.float32), np.array([0, 1, 2, 1, 0]))
+        >>> learner.predict(np.ones((2, 4), dtype=np.float32), samples=10).probs.shape
+        torch.Size([2, 3])
     """
 
-    def __init__(self, net: Bayesian, optimizer: PosteriorOptimizer, samples: int = 10) -> None:
-        self.net, self.optimizer, self.samples = net, optimizer, samples
+    def __init__(self, net: Bayesian, optimizer: PosteriorOptimizer, samples: int = 10, batch: int = 1) -> None:
+        self.net, self.optimizer, self.samples, self.batch = net, optimizer, samples, batch
+        reason = why_not(net, optimizer)
+        self.engine = PosteriorEngine(net, optimizer, samples, batch) if reason is None else None
+        if reason is not None:
+            warn_fallback(net, reason)
 
     def learn(self, x: np.ndarray, y: np.ndarray) -> None:
-        """One update for each example, in order."""
-        for example, label in zip(torch.from_numpy(x).split(1), torch.from_numpy(y).split(1), strict=True):
-            self.net.nll(example, label, samples=self.samples).backward()
+        """One update for each `batch` examples, in order."""
+        if self.engine is not None:
+            self.engine.learn(x, y)
+            return
+        for examples, labels in zip(
+            torch.from_numpy(x).split(self.batch), torch.from_numpy(y).split(self.batch), strict=True
+        ):
+            self.net.nll(examples, labels, samples=self.samples).backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
 
     def boundary(self, x: np.ndarray, y: np.ndarray) -> None:
         """Nothing: forgetting needs no boundary."""
 
-    def predict(self, x: np.ndarray, samples: int) -> Prediction:
+    def predict(self, x: np.ndarray, samples: int) -> Prediction | RegressionPrediction:
         """The average over drawn networks."""
         return predict(self.net, torch.from_numpy(x), samples=samples)

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mesu.prediction import Prediction
+from mesu.prediction import Prediction, RegressionPrediction
 
 
 class Learner(Protocol):
@@ -18,6 +18,6 @@ class Learner(Protocol):
         """A task ended, and these were its examples. Learners that need no boundaries do nothing."""
         ...
 
-    def predict(self, x: np.ndarray, samples: int) -> Prediction:
+    def predict(self, x: np.ndarray, samples: int) -> Prediction | RegressionPrediction:
         """Probabilities and uncertainty, without learning anything."""
         ...

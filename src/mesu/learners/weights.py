@@ -1,4 +1,4 @@
-"""A plain network under a weight rule (SGD, EWC, SI, ...), one example at a time, told of boundaries where it needs them."""
+"""A plain network under a weight rule (SGD, EWC, SI, ...), one example at a time, told of boundaries where it asks."""
 
 import numpy as np
 import torch
@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from mesu.engine import WeightEngine, why_not
+from mesu.engine.stream import warn_fallback
 from mesu.optim import EWC, SI, WeightOptimizer
 from mesu.prediction import Prediction, predict
 
@@ -22,9 +24,16 @@ class WeightLearner:
 
     def __init__(self, net: nn.Module, optimizer: WeightOptimizer) -> None:
         self.net, self.optimizer = net, optimizer
+        reason = why_not(net, optimizer)
+        self.engine = WeightEngine(net, optimizer) if reason is None else None
+        if reason is not None:
+            warn_fallback(net, reason)
 
     def learn(self, x: np.ndarray, y: np.ndarray) -> None:
         """One update for each example, in order."""
+        if self.engine is not None:
+            self.engine.learn(x, y)
+            return
         for example, label in zip(torch.from_numpy(x).split(1), torch.from_numpy(y).split(1), strict=True):
             F.cross_entropy(self.net(example), label).backward()
             self.optimizer.step()
@@ -32,7 +41,9 @@ class WeightLearner:
 
     def boundary(self, x: np.ndarray, y: np.ndarray) -> None:
         """Consolidate what the task's examples were worth, if the rule does."""
-        if isinstance(self.optimizer, EWC):
+        if self.engine is not None:
+            self.engine.boundary(x, y)
+        elif isinstance(self.optimizer, EWC):
             self.optimizer.consolidate(fisher_diagonal(self.net, torch.from_numpy(x), torch.from_numpy(y)))
         elif isinstance(self.optimizer, SI):
             self.optimizer.consolidate()

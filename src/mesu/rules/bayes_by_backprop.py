@@ -38,7 +38,7 @@ def constants(
         lr=checks.non_negative("lr", lr),
         weight=checks.non_negative("weight", weight),
         prior_mean=checks.finite("prior_mean", prior_mean),
-        prior_precision=checks.positive("prior_std", prior_std) ** -2,
+        prior_precision=checks.precision(prior_std),
         max_step=checks.step_limit(max_step),
     )
 

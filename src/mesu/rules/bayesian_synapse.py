@@ -36,7 +36,7 @@ def constants(
     return Constants(
         rate=1.0 / tau,
         prior_mean=checks.finite("prior_mean", prior_mean),
-        prior_var=checks.positive("prior_std", prior_std) ** 2,
+        prior_var=1.0 / checks.precision(prior_std),
         max_step=checks.step_limit(max_step),
     )
 

@@ -1,7 +1,7 @@
 """The trust region: how far one step may move a mean or a sigma."""
 
 from mesu.rules.gaussian import Gaussian
-from mesu.rules.primitives import bound
+from mesu.rules.primitives import between
 
 
 def trust_region(old, new, max_step):
@@ -13,4 +13,6 @@ def trust_region(old, new, max_step):
     if max_step is None:
         return new
     reach = max_step * old.std
-    return Gaussian(old.mean + bound(new.mean - old.mean, reach), old.std + bound(new.std - old.std, reach))
+    return Gaussian(
+        between(new.mean, old.mean - reach, old.mean + reach), between(new.std, old.std - reach, old.std + reach)
+    )

@@ -10,6 +10,14 @@ def positive(name: str, value: float) -> float:
     return float(value)
 
 
+def precision(prior_std: float) -> float:
+    """1 / prior_std^2, or `ValueError` if that is not a finite number."""
+    prior_std = positive("prior_std", prior_std)
+    if not 1e-150 < prior_std < 1e150:
+        raise ValueError(f"prior_std must be between 1e-150 and 1e150, where its square is a number, got {prior_std!r}")
+    return 1.0 / (prior_std * prior_std)
+
+
 def non_negative(name: str, value: float) -> float:
     """`value` if it is a finite number, zero or greater, else `ValueError`."""
     if not (isfinite(value) and value >= 0):

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from mesu.rules import checks
 from mesu.rules.bounds import trust_region
 from mesu.rules.gaussian import Gaussian
-from mesu.rules.primitives import bound, root
+from mesu.rules.primitives import between, root
 
 # One example may change sigma by at most a factor of about two thousand million: keeps h*h inside float32.
 LIMIT = 1e9
@@ -63,12 +63,13 @@ def constants(
             f"memory must be greater than lr_mean and lr_std, or one update would forget everything: "
             f"got memory={memory!r}, lr_mean={lr_mean!r}, lr_std={lr_std!r}"
         )
+    pull = 0.0 if memory == inf else checks.precision(prior_std) / memory
     return Constants(
         lr_mean=lr_mean,
         lr_std=lr_std,
         prior_mean=checks.finite("prior_mean", prior_mean),
         forget=0.0 if memory == inf else 1.0 / memory,
-        pull=0.0 if memory == inf else 1.0 / (memory * prior_std * prior_std),
+        pull=pull,
         max_step=checks.step_limit(max_step),
     )
 
@@ -93,7 +94,7 @@ def solve_std(q, g, c):
     var = q.std * q.std
     a = 1.0 - c.lr_std * c.forget + c.lr_std * c.pull * var
     # scaled down before the product and up after the bound, so that no finite gradient overflows
-    h = LIMIT * bound(g.std * (0.5 / LIMIT * c.lr_std * q.std), 1.0)
+    h = LIMIT * between(g.std * (0.5 / LIMIT * c.lr_std * q.std), -1.0, 1.0)
     k = abs(h) + root(h * h + a)
     inverse = 1.0 / (a + (h + abs(h)) * k)
     return q.std * k * inverse, var * inverse

@@ -1,9 +1,9 @@
 """The two elementwise functions that operators cannot say: here for tensors, in `mesu.engine.compiled` for scalars."""
 
 
-def bound(x, limit):
-    """`x`, kept between -limit and limit; NaN stays NaN."""
-    return x.clamp(-limit, limit)
+def between(x, low, high):
+    """`x`, kept between two bounds; NaN stays NaN."""
+    return x.clamp(low, high)
 
 
 def root(x):
