@@ -4,7 +4,6 @@ import hypothesis
 import pytest
 import torch
 
-
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("mesu", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("mesu")

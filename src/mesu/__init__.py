@@ -1,11 +1,11 @@
 """mesu: Bayesian continual learning and forgetting for PyTorch.
 
-    net = mesu.Bayesian(nn.Sequential(nn.Linear(784, 50), nn.ReLU(), nn.Linear(50, 10)))
-    opt = mesu.MESU(net, memory=300_000)
-    for x, y in stream:
-        net.nll(x, y, samples=10).backward()
-        opt.step(); opt.zero_grad()
-    p = mesu.predict(net, x, samples=100)
+net = mesu.Bayesian(nn.Sequential(nn.Linear(784, 50), nn.ReLU(), nn.Linear(50, 10)))
+opt = mesu.MESU(net, memory=300_000)
+for x, y in stream:
+    net.nll(x, y, samples=10).backward()
+    opt.step(); opt.zero_grad()
+p = mesu.predict(net, x, samples=100)
 """
 
 from mesu import measures, rules
@@ -25,14 +25,14 @@ __all__ = [
     "Bayesian",
     "BayesianLearner",
     "BayesianSynapse",
-    "EngineFallback",
-    "WeightLearner",
     "EWCOnline",
     "EWCStream",
+    "EngineFallback",
     "Pair",
     "Prediction",
     "RegressionPrediction",
     "StepRefused",
+    "WeightLearner",
     "__version__",
     "measures",
     "predict",

@@ -142,9 +142,7 @@ def main(arguments: list[str] | None = None) -> None:
                 print(f"mesu {__version__}")
             elif given[:1] == ["run"]:
                 commands = {name: _run_command(kind) for name, kind in EXPERIMENTS.items()}
-                subcommand_cli_from_dict(
-                    commands, prog="mesu run", args=given[1:], config=(tyro.conf.OmitArgPrefixes,)
-                )
+                subcommand_cli_from_dict(commands, prog="mesu run", args=given[1:], config=(tyro.conf.OmitArgPrefixes,))
             else:
                 commands = {"run": _experiment_help, "resume": resume, "list": list_experiments}
                 subcommand_cli_from_dict(commands, prog="mesu", description=__doc__, args=given)

@@ -42,28 +42,28 @@ class Local:
         return mean + var.clamp_min(TINY).sqrt() * self.noise.normal(mean.shape, like=mean)
 
 
-class LocalLinear(Local, nn.Linear):
+class LocalLinear(Local, nn.Linear):  # type: ignore[misc]
     """`nn.Linear` with drawn outputs."""
 
     def linear(self, x, weight, bias):
         return F.linear(x, weight, bias)
 
 
-class LocalConv1d(Local, nn.Conv1d):
+class LocalConv1d(Local, nn.Conv1d):  # type: ignore[misc]
     """`nn.Conv1d` with drawn outputs."""
 
     def linear(self, x, weight, bias):
         return self._conv_forward(x, weight, bias)
 
 
-class LocalConv2d(Local, nn.Conv2d):
+class LocalConv2d(Local, nn.Conv2d):  # type: ignore[misc]
     """`nn.Conv2d` with drawn outputs."""
 
     def linear(self, x, weight, bias):
         return self._conv_forward(x, weight, bias)
 
 
-class LocalConv3d(Local, nn.Conv3d):
+class LocalConv3d(Local, nn.Conv3d):  # type: ignore[misc]
     """`nn.Conv3d` with drawn outputs."""
 
     def linear(self, x, weight, bias):

@@ -74,7 +74,9 @@ def forward_transfer(accuracy, baseline) -> float:
     base = np.broadcast_to(np.asarray(baseline, dtype=float), a.shape[1:])
     ahead = [a[j - 1, j] - base[j] for j in range(1, a.shape[0])]
     if np.isnan(ahead).any():
-        raise ValueError("forward transfer needs the accuracy on each task before it is learned: A[j - 1, j] is missing")
+        raise ValueError(
+            "forward transfer needs the accuracy on each task before it is learned: A[j - 1, j] is missing"
+        )
     return float(np.mean(ahead))
 
 

@@ -28,6 +28,8 @@ class Noise:
     def __init__(self, seed: int | None = None) -> None:
         if seed is None:
             seed = int(torch.randint(2**62, (1,)).item())
+        if not 0 <= seed < 2**63:
+            raise ValueError(f"seed must be between 0 and 2**63 - 1, got {seed!r}")
         self.generator = torch.Generator().manual_seed(seed)
         self.seed = seed  # of the counter
         self.step = 0  # updates that compiled code has drawn noise for

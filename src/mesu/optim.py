@@ -28,8 +28,10 @@ class PosteriorOptimizer(Optimizer):
     frameworks see a plain list of parameters.
     """
 
+    remedy = "set max_step below 1, or lower the rate of sigma"  # for a sigma that a step would break
+
     def __init__(self, params: Any, defaults: dict, foreach: bool | None) -> None:
-        groups = [params] if isinstance(params, (Bayesian, Pair)) else list(params)
+        groups: list[Any] = [params] if isinstance(params, (Bayesian, Pair)) else list(params)
         if not groups:
             raise ValueError("there is nothing to optimise: give a mesu.Bayesian or its pairs()")
         if not isinstance(groups[0], dict):
@@ -71,7 +73,7 @@ class PosteriorOptimizer(Optimizer):
                 q = Gaussian(_vector([p.mean for p in pairs]), _vector([p.std for p in pairs]))
                 g = Gaussian(_vector([p.mean.grad for p in pairs]), _vector([p.std.grad for p in pairs]))
                 new = self.rule(q, g, group)
-                _refuse_unsound(pairs, g, new)
+                _refuse_unsound(pairs, g, new, self.remedy)
                 proposals.append((pairs, new))
         for pairs, new in proposals:
             _write([p.mean for p in pairs], new.mean)
@@ -102,6 +104,8 @@ class MESU(PosteriorOptimizer):
         >>> net.nll(torch.ones(1, 4), torch.tensor([2]), samples=10).backward()
         >>> opt.step(); opt.zero_grad()
     """
+
+    remedy = "use update='exact', set max_step below 1, or lower lr_std"
 
     def __init__(
         self,
@@ -207,6 +211,8 @@ class BayesianSynapse(PosteriorOptimizer):
         max_step: Trust region in sigmas; None is off.
         foreach: As for `MESU`.
     """
+
+    remedy = "start from a smaller sigma, or scale the inputs down"
 
     def __init__(
         self,
@@ -408,9 +414,11 @@ def _all_finite(values: Tensor) -> Tensor:
     return (low > -torch.inf) & (high < torch.inf)
 
 
-def _refuse_unsound(pairs: list[Pair], g: Gaussian, new: Gaussian) -> None:
+def _refuse_unsound(pairs: list[Pair], g: Gaussian, new: Gaussian, remedy: str) -> None:
     """Raise `StepRefused`, saying which weights and why, unless every mean is finite and every sigma positive."""
-    if bool(_all_finite(g.mean) & _all_finite(g.std) & _all_finite(new.mean) & _all_finite(new.std) & (new.std.min() > 0)):
+    if bool(
+        _all_finite(g.mean) & _all_finite(g.std) & _all_finite(new.mean) & _all_finite(new.std) & (new.std.min() > 0)
+    ):
         return
     unsound = ~((new.std > 0) & torch.isfinite(new.mean + new.std) & torch.isfinite(g.mean) & torch.isfinite(g.std))
     count, index = int(unsound.sum()), int(unsound.nonzero()[0])
@@ -425,6 +433,5 @@ def _refuse_unsound(pairs: list[Pair], g: Gaussian, new: Gaussian) -> None:
         )
     raise StepRefused(
         f"{where}, would get sigma {float(new.std[index]):.3g} and mean {float(new.mean[index]):.3g} (gradients: "
-        f"mean {g_mean:.3g}, std {g_std:.3g}), so the step was refused and nothing changed: use update='exact', set "
-        "max_step below 1, or lower lr_std"
+        f"mean {g_mean:.3g}, std {g_std:.3g}), so the step was refused and nothing changed: {remedy}"
     )

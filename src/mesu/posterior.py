@@ -32,7 +32,9 @@ CONVOLUTION = (nn.modules.conv._ConvNd,)
 # vmap has no batching rule for recurrent layers and attention, and turns drawn convolutions into slow grouped ones.
 LOOPED = (nn.RNNBase, nn.MultiheadAttention, *CONVOLUTION)
 # How torch says that shapes do not fit.
-MISFIT = re.compile(r"shapes cannot be multiplied|size mismatch|expected input.* to have|must match the size|shape '.*' is invalid")
+MISFIT = re.compile(
+    r"shapes cannot be multiplied|size mismatch|expected input.* to have|must match the size|shape '.*' is invalid"
+)
 
 
 class Pair(NamedTuple):
@@ -153,8 +155,8 @@ class Bayesian(nn.Module):
     def _cover(self, prefix: str, deterministic: Iterable[str]) -> None:
         """Give every parameter below `prefix` a standard deviation, and every layer that can be local its twin."""
         patterns = [deterministic] if isinstance(deterministic, str) else list(deterministic)
-        skipped = {f"{name}." for name, m in self.module.named_modules() if isinstance(m, BATCHNORM)}
-        refused = sorted(name.rstrip(".") for name in skipped if _inside(name.rstrip("."), prefix))
+        normalised = {name for name, m in self.module.named_modules() if isinstance(m, BATCHNORM)}
+        refused = sorted(name or type(self.module).__name__ for name in normalised if _inside(name, prefix))
         if refused and self.batchnorm == "refuse":
             raise ValueError(
                 f"layer {refused[0]!r} is a batch normalisation ({len(refused)} in all): it mixes the examples of a batch "
@@ -168,7 +170,7 @@ class Bayesian(nn.Module):
             matching = {pattern for pattern in patterns if _matches(name, pattern)}
             unused -= matching
             is_std = name.endswith("_std") and name.removesuffix("_std") in self._covered
-            frozen = not parameter.requires_grad or any(name.startswith(skip) for skip in skipped)
+            frozen = not parameter.requires_grad or name.rpartition(".")[0] in normalised
             if name in self._covered or is_std or frozen or matching or not _inside(name, prefix):
                 continue
             if isinstance(parameter, nn.UninitializedParameter):
@@ -215,6 +217,8 @@ class Bayesian(nn.Module):
         if not isinstance(samples, int) or samples < 1:
             raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
         estimator = estimator or self.estimator
+        if estimator not in ESTIMATORS:
+            raise ValueError(f"estimator must be 'weights' or 'local', got {estimator!r}")
         noise = noise or self.noise
         before = noise.state
         with self._local_layers(noise if estimator == "local" else None) as layers:

@@ -10,6 +10,7 @@ noise of the observations.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -83,7 +84,7 @@ def _summarise(net: nn.Module, out: Tensor) -> Prediction | RegressionPrediction
     return Prediction.from_scores(out)
 
 
-def predict(net: nn.Module, x: Tensor, samples: int = 100, *, seed: int = 0, chunk: int | None = None, **kwargs):
+def predict(net: nn.Module, x: Tensor, samples: int = 100, *, seed: int = 0, chunk: int | None = None, **kwargs) -> Any:
     """Predict with uncertainty, averaging over `samples` draws of all weights.
 
     The draws come from `seed`, not from the network's own noise: predicting never changes what training will do, and the
@@ -102,7 +103,7 @@ def predict(net: nn.Module, x: Tensor, samples: int = 100, *, seed: int = 0, chu
         `RegressionPrediction` (`mean` and the same three as variances).
 
     Raises:
-        ValueError: for an input that is empty, or not finite, or of the wrong width.
+        ValueError: for an input that is empty, or not finite, or does not fit a `Bayesian`.
 
     Example:
         >>> net = mesu.Bayesian(nn.Linear(4, 3), seed=0)
@@ -116,6 +117,8 @@ def predict(net: nn.Module, x: Tensor, samples: int = 100, *, seed: int = 0, chu
         raise ValueError(f"there is nothing to predict: got an input of shape {tuple(x.shape)}")
     if x.is_floating_point() and not torch.isfinite(x).all():
         raise ValueError(f"inputs must be finite, got {describe_bad(x)}: drop or fill those rows first")
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"chunk must be 1 row or more, got {chunk!r}")
     rows = chunk or max(1, BUDGET // samples)
     parts = []
     modes = {module: module.training for module in net.modules()}

@@ -36,16 +36,14 @@ class Run:
         self.folder = folder
 
     @classmethod
-    def create(cls, settings: Any, parent: Path, scale: dict | None = None) -> "Run":
+    def create(cls, settings: Any, parent: Path) -> "Run":
         """A new folder below `parent`, named after the experiment and the time, with the settings in it."""
-        stamp = time.strftime("%Y-%m-%d-%H%M%S")
-        for attempt in range(100):
-            folder = parent / f"{settings.name}-{stamp}{f'-{attempt}' if attempt else ''}"
-            try:
-                (folder / "parts").mkdir(parents=True, exist_ok=False)
-                break
-            except FileExistsError:
-                continue
+        parent.mkdir(parents=True, exist_ok=True)
+        name = f"{settings.name}-{time.strftime('%Y-%m-%d-%H%M%S')}"
+        folder, attempt = parent / name, 1
+        while folder.exists():  # two runs in one second
+            folder, attempt = parent / f"{name}-{attempt}", attempt + 1
+        (folder / "parts").mkdir(parents=True)
         saved = {"experiment": settings.name, "settings": asdict(settings), "versions": versions()}
         with replacing(folder / "settings.json") as path:
             path.write_text(json.dumps(saved, indent=2) + "\n")
@@ -66,7 +64,7 @@ class Run:
     def settings(self) -> Any:
         """The settings the run was started with."""
         saved = json.loads((self.folder / "settings.json").read_text())
-        kind = EXPERIMENTS[saved["experiment"]]
+        kind: Any = EXPERIMENTS[saved["experiment"]]
         values = {name: tuple(v) if isinstance(v, list) else v for name, v in saved["settings"].items()}
         return kind(**values)
 

@@ -8,16 +8,16 @@ import math
 import types as python_types
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numba
 import numpy as np
 from numba.extending import overload
 
 from mesu import rules
-from mesu.rules import Gaussian
 
 # Sums may be reordered and multiply-adds fused, which is what vectorises; NaN and infinity keep their meaning.
-FLAGS = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy", "nogil": True}
+FLAGS: Any = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy", "nogil": True}
 
 
 def _precision(value) -> type:

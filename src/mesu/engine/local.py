@@ -134,7 +134,7 @@ def build(fingerprint: str):
             idle: The same with rates of zero: a step that moves nothing.
             work: `Work`.
         """
-        fingerprint  # noqa: B018
+        fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]
         zero = mean.dtype.type(0)
         batch, samples, layers = net.batch, net.samples, len(net.sizes) - 1
         rows = samples * batch

@@ -1,5 +1,6 @@
 """Which networks the engine runs: multilayer perceptrons, read off a module; and its weights as flat arrays it shares."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,8 +35,17 @@ class Perceptron:
             biases.append(at)
             at += outputs if self.has_bias else 0
         units = np.concatenate([[0], np.cumsum(self.sizes[1:])])
-        index = [np.array(values, dtype=np.int64) for values in (self.sizes, weights, biases, units)]
-        return Network(*index, self.has_bias, self.tanh, batch, samples, precision)
+        return Network(
+            sizes=np.array(self.sizes, dtype=np.int64),
+            weights=np.array(weights, dtype=np.int64),
+            biases=np.array(biases, dtype=np.int64),
+            units=np.array(units, dtype=np.int64),
+            has_bias=self.has_bias,
+            tanh=self.tanh,
+            batch=batch,
+            samples=samples,
+            precision=precision,
+        )
 
     def work(self, batch: int, samples: int, normals: int, dtype) -> Work:
         """Scratch space for `normals` draws an update."""
@@ -66,8 +76,6 @@ class Perceptron:
 def read_perceptron(module: nn.Module) -> Perceptron | str:
     """The perceptron that a module is, or the reason why the engine cannot run it."""
     parts = list(module.named_children()) if isinstance(module, nn.Sequential) else [("", module)]
-    if isinstance(module, nn.Sequential) and any(name != str(i) for i, (name, _) in enumerate(parts)):
-        pass  # named layers are fine: the order is what counts
     linear, activations = [], []
     for name, part in parts:
         if isinstance(part, nn.Linear):
@@ -87,12 +95,10 @@ def read_perceptron(module: nn.Module) -> Perceptron | str:
     if len({layer.bias is None for _, layer in linear}) > 1:
         return "some of its layers have biases and some have not"
     sizes = (linear[0][1].in_features, *(layer.out_features for _, layer in linear))
-    return Perceptron(
-        sizes, linear[0][1].bias is not None, nn.Tanh in activations, tuple(name for name, _ in linear)
-    )
+    return Perceptron(sizes, linear[0][1].bias is not None, nn.Tanh in activations, tuple(name for name, _ in linear))
 
 
-def share_flat(tensors: list[torch.Tensor]) -> np.ndarray:
+def share_flat(tensors: Sequence[torch.Tensor]) -> np.ndarray:
     """One flat array behind several tensors: what is written to it is written to them, and the other way round.
 
     Tensors that already lie one after the other in one storage stay where they are; others are moved into a new one.

@@ -174,7 +174,7 @@ def build(fingerprint: str):
             idle: The same with a rate of zero: a step that moves nothing.
             work: `Work`.
         """
-        fingerprint  # noqa: B018
+        fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]
         batch, layers = net.batch, len(net.sizes) - 1
         inputs, first = net.sizes[0], net.sizes[1]
         updates = len(x) // batch
@@ -218,7 +218,7 @@ def build(fingerprint: str):
     @numba.njit(cache=True, **FLAGS)
     def fisher(weight, net, x, y, total, work):
         """Add the squared gradient of every example, one at a time, to `total`."""
-        fingerprint  # noqa: B018
+        fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]
         layers = len(net.sizes) - 1
         for example in range(len(x)):
             for unit in range(net.sizes[1]):

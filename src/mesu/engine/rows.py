@@ -7,7 +7,6 @@ import math
 from typing import Any, NamedTuple
 
 import numba
-import numpy as np
 from numba.extending import overload
 
 from mesu.engine.compiled import FLAGS, _precision, in_precision
@@ -74,7 +73,7 @@ def dot(h, h2, weight, var):
 
 @numba.njit(**FLAGS)
 def add_rows(total, scales, stride, count, rows, width):
-    """total += sum_r scales[r * stride] * rows[r], four rows at a time so that the total is read and written less."""
+    """Total += sum_r scales[r * stride] * rows[r], four rows at a time so that the total is read and written less."""
     size = total.size
     full = count - count % 4
     for r in range(0, full, 4):

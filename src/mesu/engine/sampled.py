@@ -16,7 +16,7 @@ from mesu.engine.rows import deactivate, loss_gradient, move_row_drawn, nonlinea
 
 @numba.njit(**FLAGS)
 def dot_drawn(h, mean, std, noise):
-    """h . (mu + sigma e)."""
+    """H . (mu + sigma e)."""
     total = h.dtype.type(0)
     for j in range(h.size):
         total += h[j] * (mean[j] + std[j] * noise[j])
@@ -106,7 +106,7 @@ def build(fingerprint: str):
     @numba.njit(cache=True, **FLAGS)
     def learn(mean, std, net, x, y, given_noise, seed, first_step, c, idle, work):
         """As `mesu.engine.local`, with ``samples * weights`` normals an update."""
-        fingerprint  # noqa: B018
+        fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]
         layers = len(net.sizes) - 1
         negative = mean.dtype.type(0)
         for update in range(len(x) // net.batch):

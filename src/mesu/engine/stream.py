@@ -91,7 +91,10 @@ def _loops() -> dict[str, Any]:
 def _announced() -> Iterator[None]:
     """Say that compiling takes a moment, if it does."""
     notice = threading.Timer(
-        1.0, lambda: print("mesu: compiling the engine for this machine, once (about 10 s) ...", file=sys.stderr, flush=True)
+        1.0,
+        lambda: print(
+            "mesu: compiling the engine for this machine, once (about 10 s) ...", file=sys.stderr, flush=True
+        ),
     )
     notice.daemon = True
     notice.start()
@@ -153,7 +156,7 @@ class PosteriorEngine:
         std = share_flat([named[name].std for name in shape.parameters])
         dtype = mean.dtype.type
         x, y = checked(x, y, shape, net.likelihood, dtype, self.batch)
-        normals = self._normals(mean.size)
+        normals = self.normals(mean.size)
         given = np.zeros((0, 0), dtype) if noise is None else np.ascontiguousarray(noise, dtype)
         if len(given) and given.shape != (len(x) // self.batch, normals):
             raise ValueError(f"noise must have shape {(len(x) // self.batch, normals)}, got {given.shape}")
@@ -176,7 +179,8 @@ class PosteriorEngine:
         if noise is None:
             counter.step += len(x) // self.batch
 
-    def _normals(self, weights: int) -> int:
+    def normals(self, weights: int) -> int:
+        """Normals drawn for one update of that many weights."""
         if self.net.estimator == "weights":
             return self.samples * weights
         return self.samples * self.batch * sum(self.shape.sizes[1:])

@@ -1,5 +1,7 @@
 """A posterior that learns a stream one example at a time, with no boundaries: compiled where it can be."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -7,7 +9,7 @@ from mesu.engine import PosteriorEngine, why_not
 from mesu.engine.stream import warn_fallback
 from mesu.optim import PosteriorOptimizer
 from mesu.posterior import Bayesian
-from mesu.prediction import Prediction, RegressionPrediction, predict
+from mesu.prediction import predict
 
 
 class BayesianLearner:
@@ -52,6 +54,6 @@ class BayesianLearner:
     def boundary(self, x: np.ndarray, y: np.ndarray) -> None:
         """Nothing: forgetting needs no boundary."""
 
-    def predict(self, x: np.ndarray, samples: int) -> Prediction | RegressionPrediction:
+    def predict(self, x: np.ndarray, samples: int) -> Any:
         """The average over drawn networks."""
         return predict(self.net, torch.from_numpy(x), samples=samples)

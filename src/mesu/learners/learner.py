@@ -1,10 +1,8 @@
 """The contract between experiments and what they train."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-
-from mesu.prediction import Prediction, RegressionPrediction
 
 
 class Learner(Protocol):
@@ -18,6 +16,6 @@ class Learner(Protocol):
         """A task ended, and these were its examples. Learners that need no boundaries do nothing."""
         ...
 
-    def predict(self, x: np.ndarray, samples: int) -> Prediction | RegressionPrediction:
-        """Probabilities and uncertainty, without learning anything."""
+    def predict(self, x: np.ndarray, samples: int) -> Any:
+        """A `Prediction` (or, for regression, a `RegressionPrediction`), without learning anything."""
         ...

@@ -37,7 +37,9 @@ def permuted_figure(table: pl.DataFrame) -> Figure:
         figure.legend(handles, names, loc="outside lower center", ncols=len(names))
         seeds = max(len(each) for each in matrices.values())
         if seeds > 1:
-            figure.suptitle(f"mean and standard deviation of {seeds} seeds", fontsize=8, color="#555555", x=0.99, ha="right")
+            figure.suptitle(
+                f"mean and standard deviation of {seeds} seeds", fontsize=8, color="#555555", x=0.99, ha="right"
+            )
         return figure
 
 

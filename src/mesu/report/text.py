@@ -5,12 +5,11 @@ from rich.table import Table
 from mesu.report.style import label
 
 COLUMNS = {
-    "last_five_accuracy": "last five tasks %",
-    "newest_accuracy": "newest task %",
+    "last_five_accuracy": "last five %",
+    "newest_accuracy": "newest %",
     "all_tasks_accuracy": "all tasks %",
-    "rigidity": "rigidity",
     "ood_auroc": "OOD AUROC",
-    "calibration_error": "calibration error %",
+    "calibration_error": "ECE %",
 }
 
 
@@ -36,6 +35,6 @@ def _best(name: str, means: list[float]) -> float:
 
 
 def _cell(name: str, score: dict) -> str:
-    scale, digits = (100, 1) if "%" in COLUMNS[name] else (1, 0) if name == "rigidity" else (1, 3)
+    scale, digits = (100, 1) if "%" in COLUMNS[name] else (1, 2)
     text = f"{scale * score['mean']:.{digits}f}"
     return text if score["seeds"] == 1 else f"{text} ± {scale * score['std']:.{digits}f}"

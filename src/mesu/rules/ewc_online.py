@@ -1,6 +1,6 @@
 """EWC Online (Schwarz et al., 2018): one running penalty, older tasks fading by gamma at each boundary.
 
-    loss + lambda/2 * F (w - w*)^2          at a boundary:  F <- gamma F + F_task,  w* <- w
+loss + lambda/2 * F (w - w*)^2          at a boundary:  F <- gamma F + F_task,  w* <- w
 """
 
 from typing import Any, NamedTuple

@@ -1,6 +1,6 @@
 """EWC Stream: EWC Online with every example a task of its own, so that no boundary is needed.
 
-    loss + lambda/2 * F (w - w*)^2          after every step:  F <- gamma F + g^2,  w* <- the weights before the step
+loss + lambda/2 * F (w - w*)^2          after every step:  F <- gamma F + g^2,  w* <- the weights before the step
 """
 
 from typing import Any, NamedTuple

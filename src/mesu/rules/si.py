@@ -1,8 +1,8 @@
 """Synaptic Intelligence (Zenke et al., 2017): a weight matters by how much of the loss its path has paid off.
 
-    along the way   path  <- path - g * d_theta                       g: gradient of the loss alone
-    at a boundary   Omega <- Omega + relu( path / ((theta - theta*)^2 + xi) ),  theta* <- theta,  path <- 0
-    loss + c * Omega (theta - theta*)^2
+along the way   path  <- path - g * d_theta                       g: gradient of the loss alone
+at a boundary   Omega <- Omega + relu( path / ((theta - theta*)^2 + xi) ),  theta* <- theta,  path <- 0
+loss + c * Omega (theta - theta*)^2
 """
 
 from typing import Any, NamedTuple
