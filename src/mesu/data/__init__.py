@@ -2,5 +2,6 @@
 
 from mesu.data.dataset import Dataset
 from mesu.data.digits import digits
+from mesu.data.mnist import fashion_mnist, mnist
 
-__all__ = ["Dataset", "digits"]
+__all__ = ["Dataset", "digits", "fashion_mnist", "mnist"]
