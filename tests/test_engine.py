@@ -338,3 +338,52 @@ def test_noise_of_other_places_steps_and_seeds_is_unrelated():
         assert np.abs(z).max() < 6
     assert abs(np.corrcoef(x.ravel(), normals(1000, 300, seed=4).ravel())[0, 1]) < 4 / x.size**0.5
     assert np.array_equal(normals(2, 300), x[:2])
+
+
+def test_compiled_predictions_have_the_networks_distribution():
+    torch.manual_seed(0)
+    net = mesu.Bayesian(perceptron((6, 5, 4, 3)), seed=1, init_std=0.3)
+    engine = PosteriorEngine(net, mesu.MESU(net, memory=10), 1)
+    x = np.random.default_rng(0).normal(size=(4, 6))
+    draws = 20_000
+    mine = torch.from_numpy(engine.draw(x, samples=draws))
+    with torch.no_grad():
+        theirs = net.sample(torch.from_numpy(x), samples=draws, estimator="weights")
+    for power in (1, 2):
+        a, b = mine**power, theirs**power
+        error = ((a.var(0) + b.var(0)) / draws).sqrt()
+        assert ((a.mean(0) - b.mean(0)).abs() < 5 * error).all()
+    assert abs(np.corrcoef(mine[:, 0, 0], mine[:, 1, 0])[0, 1]) < 5 / draws**0.5  # rows are drawn on their own
+
+
+def test_threads_do_not_show_in_predictions_and_nothing_changes():
+    net, learner = fresh()
+    x, _ = stream(rows=500)
+    before, noise = values(net), net.noise.state
+    results = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        results.append(learner.predict(x, samples=7).probs)
+    torch.set_num_threads(1)
+    assert torch.equal(*results)
+    assert torch.equal(values(net), before)
+    assert torch.equal(net.noise.state, noise)
+    with pytest.raises(ValueError, match="nothing to predict"):
+        learner.predict(x[:0], samples=2)
+    with pytest.raises(ValueError, match="samples"):
+        learner.predict(x, samples=0)
+
+
+def test_seeds_learn_side_by_side_as_they_learn_alone():
+    x, y = stream(rows=400)
+    alone = []
+    for seed in (0, 1):
+        net = mesu.Bayesian(perceptron((20, 33, 3), dtype=torch.float32), init="mnist", seed=seed)
+        learner = mesu.BayesianLearner(net, mesu.MESU(net, memory=100))
+        alone.append((net, learner, copy.deepcopy(net)))
+    twins = [mesu.BayesianLearner(twin, mesu.MESU(twin, memory=100)) for _, _, twin in alone]
+    for _, learner, _ in alone:
+        learner.learn(x, y)
+    mesu.engine.learn_together(twins, [(x, y), (x, y)])
+    for net, _, twin in alone:
+        assert torch.equal(values(net), values(twin))

@@ -172,7 +172,7 @@ def test_figure_shows_every_learner(finished):
     bars = figure.axes[0].patches
     scores = summarise(table)
     heights = [bar.get_height() for bar in bars]
-    assert heights == pytest.approx([scores[name]["last_five_accuracy"]["mean"] for name in ("mesu", "si")])
+    assert heights == pytest.approx([scores[name]["running_five_accuracy"]["mean"] for name in ("mesu", "si")])
 
 
 OPTIONS = ["--tasks", "2", "--seeds", "1", "--epochs", "1", "--hidden", "8", "--samples", "2", "--learners", "sgd,si"]

@@ -228,3 +228,12 @@ def test_bad_probabilities_are_refused(measure, probs, labels):
 def test_bad_bins_are_refused(bins):
     with pytest.raises(ValueError, match=f"got {bins}"):
         measures.calibration_error(PROBS, LABELS, bins)
+
+
+def test_running_window_averages_the_window_along_the_stream():
+    a = [[0.9, np.nan, np.nan], [0.5, 0.8, np.nan], [0.1, 0.6, 1.0]]
+    assert measures.running_window_accuracy(a, window=2) == pytest.approx((0.65 + 0.8) / 2)
+    assert measures.running_window_accuracy(a, window=1) == pytest.approx((0.9 + 0.8 + 1.0) / 3)
+    assert measures.running_window_accuracy(a, window=5) == pytest.approx((0.1 + 0.6 + 1.0) / 3)
+    with pytest.raises(ValueError, match="got 0"):
+        measures.running_window_accuracy(a, window=0)

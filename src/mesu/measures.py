@@ -30,6 +30,18 @@ def window_accuracy(accuracy, window: int = 5) -> float:
     return float(np.mean(a[-1, : a.shape[0]][-window:]))
 
 
+def running_window_accuracy(accuracy, window: int = 5) -> float:
+    """`window_accuracy` after every task from the `window`-th on, averaged: how the window fares along the whole stream.
+
+    Steadier than the one number at the end, which hangs on a handful of tasks.
+    """
+    a = _matrix(accuracy)
+    if not window >= 1:
+        raise ValueError(f"window must be 1 task or more, got {window!r}")
+    first = min(window, len(a))
+    return float(np.mean([window_accuracy(a[:rows], window) for rows in range(first, len(a) + 1)]))
+
+
 def newest_accuracy(accuracy) -> float:
     """Accuracy on the task just learned, at the end: A[T, T]."""
     a = _matrix(accuracy)

@@ -77,7 +77,8 @@ def _entropy(log_p: Tensor) -> Tensor:
     return -torch.where(log_p > -math.inf, log_p.exp() * log_p, 0.0).sum(-1)
 
 
-def _summarise(net: nn.Module, out: Tensor) -> Prediction | RegressionPrediction:
+def summarise(net: nn.Module, out: Tensor) -> Prediction | RegressionPrediction:
+    """Drawn outputs ``[S, B, ...]`` of a network as a prediction, by its likelihood."""
     likelihood = getattr(net, "likelihood", None)
     if isinstance(likelihood, GaussianNoise):
         return RegressionPrediction.from_means(out, likelihood.noise_std**2)
@@ -131,7 +132,7 @@ def predict(net: nn.Module, x: Tensor, samples: int = 100, *, seed: int = 0, chu
                     out = net.sample(part, samples=samples, noise=Noise(seed), estimator="weights", **kwargs)
                 else:
                     out = net(part, **kwargs)[None]
-                parts.append(_summarise(net, out))
+                parts.append(summarise(net, out))
     finally:
         for module, mode in modes.items():
             module.training = mode

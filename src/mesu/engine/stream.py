@@ -1,10 +1,12 @@
 """Learning a chunk of a stream in compiled code: which rule, which noise, what is refused."""
 
 import hashlib
+import itertools
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -15,11 +17,13 @@ import torch
 from torch import nn
 
 from mesu import optim, rules
-from mesu.engine import local, plain, rows, sampled
+from mesu.engine import local, plain, predicting, rows, sampled
 from mesu.engine.network import Perceptron, read_perceptron, share_flat
 from mesu.likelihood import Categorical, GaussianNoise
 from mesu.optim import StepRefused
 from mesu.posterior import Bayesian
+
+ROWS_WORTH_A_THREAD = 64  # fewer rows than this are predicted sooner than a thread starts
 
 
 class EngineFallback(UserWarning):
@@ -84,6 +88,7 @@ def _loops() -> dict[str, Any]:
         "weights": sampled.build(fingerprint),
         "plain": learn,
         "fisher": fisher,
+        "predict": predicting.build(fingerprint),
     }
 
 
@@ -179,6 +184,34 @@ class PosteriorEngine:
         if noise is None:
             counter.step += len(x) // self.batch
 
+    def draw(self, x: np.ndarray, samples: int, seed: int = 0) -> np.ndarray:
+        """Outputs ``[samples, B, outputs]`` of the network, drawn in local form; threads as torch has.
+
+        Nothing of the network changes. The result is a function of weights, rows and seed: threads do not show in it.
+        """
+        net, shape = self.net, self.shape
+        if not isinstance(samples, int) or samples < 1:
+            raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
+        named = {pair.name: pair for pair in net.pairs()}
+        mean = share_flat([named[name].mean for name in shape.parameters])
+        std = share_flat([named[name].std for name in shape.parameters])
+        x = checked_inputs(x, shape, mean.dtype.type)
+        if len(x) == 0:
+            raise ValueError(f"there is nothing to predict: got an input of shape {x.shape}")
+        layout = shape.network(1, samples, 0.0)
+        out = np.empty((samples, len(x), shape.sizes[-1]), mean.dtype)
+        threads = max(1, min(torch.get_num_threads(), len(x) // ROWS_WORTH_A_THREAD))
+        edges = np.linspace(0, len(x), threads + 1).astype(int)
+        _call("predict", mean, std, layout, x[:1], seed, 0, out[:, :1])  # compiled, if need be, by one thread
+        with ThreadPoolExecutor(threads) as pool:
+            parts = [
+                pool.submit(_loops()["predict"], mean, std, layout, x[a:b], seed, int(a), out[:, a:b])
+                for a, b in itertools.pairwise(edges)
+            ]
+            for part in parts:
+                part.result()
+        return out
+
     def normals(self, weights: int) -> int:
         """Normals drawn for one update of that many weights."""
         if self.net.estimator == "weights":
@@ -270,6 +303,16 @@ class WeightEngine:
         return weight, flat.numpy()
 
 
+def learn_together(learners: list[Any], chunks: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Let several learners each learn a chunk of their own at the same time, on as many threads.
+
+    Compiled loops hold no lock, so two seeds on two cores take as long as one.
+    """
+    with ThreadPoolExecutor(len(learners)) as pool:
+        for part in [pool.submit(learner.learn, x, y) for learner, (x, y) in zip(learners, chunks, strict=True)]:
+            part.result()
+
+
 def why_not(net: nn.Module, optimizer: Any) -> str | None:
     """Why the engine cannot run this network under this optimiser; None if it can."""
     module = net.module if isinstance(net, Bayesian) else net
@@ -305,20 +348,26 @@ def warn_fallback(net: nn.Module, reason: str) -> None:
     )
 
 
-def checked(x, y, shape: Perceptron, likelihood: Any, dtype: type, batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """The chunk as arrays for compiled code, or a `ValueError` that names what is wrong, before anything is learned."""
-    x, y = np.asarray(x), np.asarray(y)
+def checked_inputs(x, shape: Perceptron, dtype: type) -> np.ndarray:
+    """Inputs as an array for compiled code, or a `ValueError` that names what is wrong."""
+    x = np.asarray(x)
     x = x.reshape(len(x), -1) if x.ndim > 2 else x
     if x.ndim != 2 or x.shape[1] != shape.sizes[0]:
         raise ValueError(f"an input of shape {x.shape} does not fit: the first layer takes {shape.sizes[0]} features")
+    x = np.ascontiguousarray(x, dtype)
+    if not np.isfinite(x).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
+        raise ValueError(f"inputs must be finite, got {x[where]} at index {where}: drop or fill those rows first")
+    return x
+
+
+def checked(x, y, shape: Perceptron, likelihood: Any, dtype: type, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """The chunk as arrays for compiled code, or a `ValueError` that names what is wrong, before anything is learned."""
+    x, y = checked_inputs(x, shape, dtype), np.asarray(y)
     if len(x) == 0 or len(x) != len(y):
         raise ValueError(f"got {len(x)} inputs and {len(y)} targets: there must be as many, and some")
     if len(x) % batch:
         raise ValueError(f"{len(x)} examples cannot be cut into batches of {batch}")
-    x = np.ascontiguousarray(x, dtype)
-    if not np.isfinite(x.sum()) and not np.isfinite(x).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
-        raise ValueError(f"inputs must be finite, got {x[where]} at index {where}: drop or fill those rows first")
     outputs = shape.sizes[-1]
     if isinstance(likelihood, GaussianNoise):
         y = np.ascontiguousarray(y, dtype)

@@ -21,7 +21,7 @@ from mesu.streams import Permuted
 class PermutedDigits:
     """Settings of `mesu run permuted-digits`."""
 
-    tasks: int = 30  # permutations, learned one after the other
+    tasks: int = 50  # permutations, learned one after the other
     seeds: int = 3  # runs, each with its own permutations and first weights
     learners: tuple[str, ...] = ("mesu", "ewc-online", "si", "foo-vb", "ewc-stream", "sgd")  # who takes part
     epochs: int = 5  # times that each task's 1,437 examples are shown

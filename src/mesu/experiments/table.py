@@ -79,6 +79,7 @@ def _scores(table: pl.DataFrame, learner: str, seed: int) -> dict[str, float]:
     matrix = accuracy_matrix(table, learner, seed)
     scores = {
         "last_five_accuracy": measures.window_accuracy(matrix, 5),
+        "running_five_accuracy": measures.running_window_accuracy(matrix, 5),
         "newest_accuracy": measures.newest_accuracy(matrix),
         "all_tasks_accuracy": measures.average_accuracy(matrix),
         "plasticity": measures.plasticity(matrix),

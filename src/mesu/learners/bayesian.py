@@ -9,7 +9,7 @@ from mesu.engine import PosteriorEngine, why_not
 from mesu.engine.stream import warn_fallback
 from mesu.optim import PosteriorOptimizer
 from mesu.posterior import Bayesian
-from mesu.prediction import predict
+from mesu.prediction import predict, summarise
 
 
 class BayesianLearner:
@@ -56,4 +56,6 @@ class BayesianLearner:
 
     def predict(self, x: np.ndarray, samples: int) -> Any:
         """The average over drawn networks."""
+        if self.engine is not None:
+            return summarise(self.net, torch.from_numpy(self.engine.draw(x, samples)))
         return predict(self.net, torch.from_numpy(x), samples=samples)

@@ -20,8 +20,8 @@ def permuted_figure(table: pl.DataFrame) -> Figure:
             learner: [accuracy_matrix(table, learner, seed) for seed in sorted(set(rows["seed"]))]
             for learner, rows in ((name, table.filter(learner=name)) for name in summary)
         }
-        _bars(last_five, summary, "last_five_accuracy", percent=True)
-        last_five.set(title="a  accuracy on the last five tasks", ylabel="accuracy")
+        _bars(last_five, summary, "running_five_accuracy", percent=True)
+        last_five.set(title="a  accuracy on the last five tasks, all along", ylabel="accuracy")
         for learner, each in matrices.items():
             _line(old, learner, np.array([m[-1] for m in each]))
             _line(newest, learner, np.array([np.diagonal(m) for m in each]))

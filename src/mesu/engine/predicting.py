@@ -1,0 +1,69 @@
+"""Compiled prediction: outputs drawn for every row (local form), rows spread over threads.
+
+Each row has noise of its own, a function of the seed and the row's number, so neither threads nor chunks change a bit.
+"""
+
+import numba
+import numpy as np
+
+from mesu.engine.compiled import FLAGS
+from mesu.engine.noise import fill_normals
+from mesu.engine.rows import nonlinear
+
+
+@numba.njit(**FLAGS)
+def moments(mean, std, net, layer, h, h2, m, s):
+    """Mean and standard deviation of one layer's pre-activations for one input."""
+    n, k = net.sizes[layer], net.sizes[layer + 1]
+    zero = mean.dtype.type(0)
+    for unit in range(k):
+        at = net.weights[layer] + unit * n
+        total, var = zero, zero
+        weight, sigma = mean[at : at + n], std[at : at + n]
+        for j in range(n):
+            total += h[j] * weight[j]
+            var += h2[j] * (sigma[j] * sigma[j])
+        if net.has_bias:
+            bias = net.biases[layer] + unit
+            total += mean[bias]
+            var += std[bias] * std[bias]
+        m[unit], s[unit] = total, np.sqrt(var)
+
+
+def build(fingerprint: str):
+    """The loop; `fingerprint` of the sources is part of it, so that a change is compiled again."""
+
+    @numba.njit(cache=True, **FLAGS)
+    def predict(mean, std, net, x, seed, first_row, out):
+        """Fill ``out[samples, rows, outputs]`` with drawn outputs; `first_row` is the number of the first row."""
+        fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]
+        layers, units, samples = len(net.sizes) - 1, net.units[-1], net.samples
+        inputs, first, widest = net.sizes[0], net.sizes[1], net.sizes.max()
+        noise = np.empty(samples * units + samples * units % 2, mean.dtype)
+        h, h2, above = np.empty(widest, mean.dtype), np.empty(widest, mean.dtype), np.empty(widest, mean.dtype)
+        m, s = np.empty(widest, mean.dtype), np.empty(widest, mean.dtype)
+        first_m, first_s = np.empty(first, mean.dtype), np.empty(first, mean.dtype)
+        for row in range(len(x)):
+            fill_normals(noise, seed, first_row + row)
+            for j in range(inputs):
+                h2[j] = x[row, j] * x[row, j]
+            # the first layer meets the same row in every sample: its mean and std once
+            moments(mean, std, net, 0, x[row], h2, first_m, first_s)
+            for sample in range(samples):
+                drawn = noise[sample * units : (sample + 1) * units]
+                for j in range(first):
+                    above[j] = first_m[j] + first_s[j] * drawn[j]
+                for layer in range(1, layers):
+                    n = net.sizes[layer]
+                    nonlinear(above[:n], net.tanh)
+                    for j in range(n):
+                        h[j] = above[j]
+                        h2[j] = above[j] * above[j]
+                    moments(mean, std, net, layer, h, h2, m, s)
+                    offset = net.units[layer]
+                    for j in range(net.sizes[layer + 1]):
+                        above[j] = m[j] + s[j] * drawn[offset + j]
+                for j in range(net.sizes[-1]):
+                    out[sample, row, j] = above[j]
+
+    return predict
