@@ -1,13 +1,13 @@
 """The compiled stream loop of a posterior, pre-activations drawn (estimator "local"): no Python between examples.
 
-For each update: draw e; a = m + s e with m = x mu, s^2 = x^2 sigma^2 in every layer; back-propagate through both; hand each
-weight its two gradients,
+For each update: draw e; a = m + s e with m = x mu, s^2 = x^2 sigma^2 in every layer; back-propagate through both; hand
+each weight its two gradients,
 
     g_mu_kj = sum_r d_kr h_jr           g_sigma_kj = sigma_kj sum_r (d_kr e_kr / s_kr) h_jr^2
 
 over the rows r (samples times examples), to the rule. The first layer meets the same input in every sample, so its sums
-over samples are done beforehand; and as soon as one of its rows of weights is updated, while it is still in the nearest
-cache, it is multiplied with the next example. So each weight is read and written once per update.
+over samples are done beforehand; and as soon as one of its rows of weights is moved, while it is still in a register, it
+is multiplied with the next example. So each weight is read and written once per update.
 """
 
 import numba
@@ -15,52 +15,80 @@ import numpy as np
 
 from mesu.engine.compiled import FLAGS
 from mesu.engine.noise import fill_normals
-from mesu.engine.rows import activate, add_rows, deactivate, dot, loss_gradient, move_and_multiply, move_row
+from mesu.engine.rows import (
+    INLINE,
+    U,
+    accumulate,
+    add_biases,
+    apply_rule,
+    back_through,
+    clear,
+    loss_gradient,
+    move_row,
+    nonlinear,
+    row_negative,
+    squares,
+)
+from mesu.rules import Gaussian
 
 TINY = 1e-30  # as in mesu.layers: an all-zero input has no slope under the root
+
+
+@numba.njit(**INLINE)
+def moments(h, h2, below, mean, std, at, rows, n, k, var, m, v):
+    """Mean and variance of every row's pre-activations in a layer above the first."""
+    zero, below, at, n, k = mean.dtype.type(0), U(below), U(at), U(n), U(k)
+    for unit in range(k):
+        weight = at + unit * n
+        squares(std, weight, n, var)
+        for r in range(U(rows)):
+            row = below + r * n
+            total, spread = zero, zero
+            for j in range(n):
+                total += h[row + j] * mean[weight + j]
+                spread += h2[row + j] * var[j]
+            m[r * k + unit] = total
+            v[r * k + unit] = spread
+
+
+@numba.njit(**INLINE)
+def draw(m, v, noise, q, h, here, rows, different, k):
+    """Draw a = m + s e for every row and keep q = e / s for the way back; `different` rows of m and v serve all in turn."""
+    zero, one, tiny = m.dtype.type(0), m.dtype.type(1), m.dtype.type(TINY)
+    here, k, different = U(here), U(k), U(different)
+    # v becomes s, and a copy of 1/s takes the place behind it
+    inverse = different * k
+    for j in range(different * k):
+        s = np.sqrt(v[j]) if v[j] > tiny else zero
+        v[j] = s
+        v[inverse + j] = one / s if s > zero else zero
+    for r in range(U(rows)):
+        of, row = (r % different) * k, here + r * k
+        for j in range(k):
+            e = noise[row + j]
+            q[row + j] = e * v[inverse + of + j]
+            h[row + j] = m[of + j] + v[of + j] * e
 
 
 @numba.njit(**FLAGS)
 def forward(mean, std, net, work, layer):
     """Draw one layer's outputs for every sample of every example. The first layer's m and s^2 are waiting in `work`."""
     n, k = net.sizes[layer], net.sizes[layer + 1]
-    rows, units = net.samples * net.batch, net.units[layer]
-    tiny = mean.dtype.type(TINY)
-    zero = mean.dtype.type(0)
-    last = layer == len(net.sizes) - 2
+    rows = net.samples * net.batch
+    here = rows * net.units[layer]
+    different = net.batch
     if layer > 0:
+        different = rows
         below = rows * net.units[layer - 1]
-        for unit in range(k):
-            at = net.weights[layer] + unit * n
-            weight, sigma, var = mean[at : at + n], std[at : at + n], work.var[:n]
-            for j in range(n):
-                var[j] = sigma[j] * sigma[j]
-            for r in range(rows):
-                h, h2 = work.h[below + r * n : below + r * n + n], work.h2[below + r * n : below + r * n + n]
-                work.m[r * k + unit], work.v[r * k + unit] = dot(h, h2, weight, var)
-    different = net.batch if layer == 0 else rows  # the first layer's m and v are the same for all samples
-    for r in range(different):
-        m, v = work.m[r * k : r * k + k], work.v[r * k : r * k + k]
-        if net.has_bias:
-            bias = net.biases[layer]
-            weight, sigma = mean[bias : bias + k], std[bias : bias + k]
-            for j in range(k):
-                m[j] += weight[j]
-                v[j] += sigma[j] * sigma[j]
-        for j in range(k):
-            v[j] = np.sqrt(v[j]) if v[j] > tiny else zero
-    for r in range(rows):
-        of, here = (r % different) * k, rows * units + r * k
-        activate(
-            work.m[of : of + k],
-            work.v[of : of + k],
-            work.noise[here : here + k],
-            work.q[here : here + k],
-            work.h[here : here + k],
-            work.h2[here : here + k],
-            net.tanh,
-            last,
-        )
+        moments(work.h, work.h2, below, mean, std, net.weights[layer], rows, n, k, work.var, work.m, work.v)
+    if net.has_bias:
+        add_biases(mean, std, net.biases[layer], k, different, work.m, work.v)
+    draw(work.m, work.v, work.noise, work.q, work.h, here, rows, different, k)
+    if layer < len(net.sizes) - 2:
+        nonlinear(work.h, here, rows * k, net.tanh)
+        start = U(here)
+        for j in range(U(rows * k)):
+            work.h2[start + j] = work.h[start + j] * work.h[start + j]
 
 
 @numba.njit(**FLAGS)
@@ -68,50 +96,103 @@ def backward(mean, std, net, work, layer, c):
     """Send the slope of the loss down through one layer, then move that layer's weights."""
     n, k = net.sizes[layer], net.sizes[layer + 1]
     rows = net.samples * net.batch
-    here, below = rows * net.units[layer], rows * net.units[layer - 1]
-    zero = mean.dtype.type(0)
-    size = k * n
-    at = net.weights[layer]
-    weight, sigma, var = mean[at : at + size], std[at : at + size], work.layer_var[:size]
-    for j in range(size):
-        var[j] = sigma[j] * sigma[j]
-    d, q = work.d[here : here + rows * k], work.q[here : here + rows * k]
-    for j in range(rows * k):
-        q[j] *= d[j]  # from here on d e / s
+    here, below, at = rows * net.units[layer], rows * net.units[layer - 1], net.weights[layer]
+    squares(std, at, k * n, work.layer_var)
+    scale_by(work.q, work.d, here, rows * k)
     for r in range(rows):
-        down, down2 = work.down[:n], work.down2[:n]
-        down[:] = zero
-        down2[:] = zero
-        add_rows(down, d[r * k : r * k + k], 1, k, weight, n)
-        add_rows(down2, q[r * k : r * k + k], 1, k, var, n)
-        row = below + r * n
-        deactivate(work.h[row : row + n], work.d[row : row + n], down, down2, net.tanh)
+        clear(work.down, n)
+        clear(work.down2, n)
+        accumulate(work.down, n, work.d, here + r * k, 1, k, mean, at)
+        accumulate(work.down2, n, work.q, here + r * k, 1, k, work.layer_var, 0)
+        back_through(work.h, work.d, below + r * n, n, work.down, work.down2, net.tanh)
     negative = mean.dtype.type(0)
-    g_mean, g_std = work.g_mean[:n], work.g_std[:n]
-    h, h2 = work.h[below : below + rows * n], work.h2[below : below + rows * n]
     for unit in range(k):
-        g_mean[:] = zero
-        g_std[:] = zero
-        add_rows(g_mean, d[unit:], k, rows, h, n)
-        add_rows(g_std, q[unit:], k, rows, h2, n)
-        negative += move_row(weight[unit * n : unit * n + n], sigma[unit * n : unit * n + n], g_mean, g_std, c)
+        clear(work.g_mean, n)
+        clear(work.g_std, n)
+        accumulate(work.g_mean, n, work.d, here + unit, k, rows, work.h, below)
+        accumulate(work.g_std, n, work.q, here + unit, k, rows, work.h2, below)
+        negative += move_row(mean, std, at + unit * n, n, work.g_mean, work.g_std, c, False)
     if net.has_bias:
-        negative += move_biases(mean, std, net, work, layer, d, q, rows, c)
+        negative += move_biases(mean, std, net, work, layer, rows, c)
+    return negative
+
+
+@numba.njit(**INLINE)
+def scale_by(q, d, start, count):
+    """Turn q into d e / s."""
+    start = U(start)
+    for j in range(U(count)):
+        q[start + j] *= d[start + j]
+
+
+@numba.njit(**FLAGS)
+def move_biases(mean, std, net, work, layer, rows, c):
+    """Move a layer's biases: their input is 1."""
+    k, here = net.sizes[layer + 1], net.samples * net.batch * net.units[layer]
+    clear(work.g_mean, k)
+    clear(work.g_std, k)
+    for r in range(rows):
+        start = U(here + r * k)
+        for j in range(U(k)):
+            work.g_mean[j] += work.d[start + j]
+            work.g_std[j] += work.q[start + j]
+    return move_row(mean, std, net.biases[layer], k, work.g_mean, work.g_std, c, False)
+
+
+@numba.njit(**FLAGS)
+def move_and_multiply(mean, std, x, x2, d, q, c, following, following2, m, v, units):
+    """Move the first layer by the gradient of one example, an outer product, and multiply it with the one that follows.
+
+    Returns:
+        Zero, unless a sigma went negative: then how far, summed up.
+    """
+    zero, n = mean.dtype.type(0), U(x.size)
+    half = mean.dtype.type(0.5)
+    negative = zero
+    for unit in range(U(units)):
+        at = unit * n
+        slope, curvature = d[unit], q[unit]
+        # sigma g_sigma / 2 of a weight is at most the sum over the row, curvature s^2 / 2: below 1/2 none can flip its sign
+        risky = not half * c.lr_std * curvature * v[unit] * v[unit] < half
+        total, spread = zero, zero
+        for j in range(n):
+            old = Gaussian(mean[at + j], std[at + j])
+            new = apply_rule(old, Gaussian(slope * x[j], curvature * x2[j] * old.std), c)
+            mean[at + j] = new.mean
+            std[at + j] = new.std
+            total += following[j] * new.mean
+            spread += following2[j] * (new.std * new.std)
+        m[unit] = total
+        v[unit] = spread
+        if risky:
+            negative += row_negative(std, at, n)
     return negative
 
 
 @numba.njit(**FLAGS)
-def move_biases(mean, std, net, work, layer, d, q, rows, c):
-    """Move a layer's biases: their input is 1."""
-    k, bias = net.sizes[layer + 1], net.biases[layer]
-    g_mean, g_std = work.g_mean[:k], work.g_std[:k]
-    g_mean[:] = 0
-    g_std[:] = 0
-    for r in range(rows):
-        for j in range(k):
-            g_mean[j] += d[r * k + j]
-            g_std[j] += q[r * k + j]
-    return move_row(mean[bias : bias + k], std[bias : bias + k], g_mean, g_std, c)
+def first_layer_of_many(mean, std, net, work, x, start, upcoming, moving, c):
+    """The same for several examples an update: gradients, then moves, then the next examples' products, row by row."""
+    batch, inputs, first = net.batch, net.sizes[0], net.sizes[1]
+    negative = mean.dtype.type(0)
+    flat = x.reshape(-1)
+    for unit in range(first):
+        at = unit * inputs
+        if moving:
+            clear(work.g_mean, inputs)
+            clear(work.g_std, inputs)
+            accumulate(work.g_mean, inputs, work.d, unit, first, batch, flat, start * inputs)
+            accumulate(work.g_std, inputs, work.q, unit, first, batch, work.x2, 0)
+            negative += move_row(mean, std, at, inputs, work.g_mean, work.g_std, c, False)
+        squares(std, at, inputs, work.var)
+        for b in range(batch):
+            total, spread = mean.dtype.type(0), mean.dtype.type(0)
+            row, row2, weight = U((upcoming + b) * inputs), U(b * inputs), U(at)
+            for j in range(U(inputs)):
+                total += flat[row + j] * mean[weight + j]
+                spread += work.upcoming2[row2 + j] * work.var[j]
+            work.m[b * first + unit] = total
+            work.v[b * first + unit] = spread
+    return negative
 
 
 def build(fingerprint: str):
@@ -132,19 +213,19 @@ def build(fingerprint: str):
             first_step: Number of updates made before this chunk: the noise's counter.
             c: Constants; their type says which rule.
             idle: The same with rates of zero: a step that moves nothing.
-            work: `Work`.
+            work: `Work`, its slopes zero.
         """
         fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]
-        zero = mean.dtype.type(0)
-        batch, samples, layers = net.batch, net.samples, len(net.sizes) - 1
-        rows = samples * batch
+        batch, layers = net.batch, len(net.sizes) - 1
+        rows = net.samples * batch
         inputs, first = net.sizes[0], net.sizes[1]
         updates = len(x) // batch
         negative = mean.dtype.type(0)
-        # update -1 changes nothing and multiplies the first example: the same machine code as every other update, so that
+        # update -1 moves nothing and multiplies the first example: the same machine code as every other update, so that
         # where a chunk begins cannot be told from the weights
         for update in range(-1, updates):
             start = update * batch
+            upcoming = min(start + batch, len(x) - batch)
             if update >= 0:
                 if len(given_noise):
                     work.noise[: given_noise.shape[1]] = given_noise[update]
@@ -155,54 +236,36 @@ def build(fingerprint: str):
                 loss_gradient(work.h, work.d, rows * net.units[layers - 1], net, y, start)
                 for layer in range(layers - 1, 0, -1):
                     negative += backward(mean, std, net, work, layer, c)
-            # the first layer: gradients of this update, and the products of the next one
-            d, q = work.d[: rows * first], work.q[: rows * first]
-            if update >= 0:
-                for j in range(rows * first):
-                    q[j] *= d[j]  # from here on d e / s
-                # every sample met the same example: add the samples up
-                for r in range(batch, rows):
-                    for j in range(first):
-                        d[(r % batch) * first + j] += d[r * first + j]
-                        q[(r % batch) * first + j] += q[r * first + j]
+                scale_by(work.q, work.d, 0, rows * first)
+                # every sample met the same examples: add the samples up
+                span = U(batch * first)
+                for s in range(U(1), U(net.samples)):
+                    for j in range(span):
+                        work.d[j] += work.d[s * span + j]
+                        work.q[j] += work.q[s * span + j]
                 if net.has_bias:
-                    negative += move_biases(mean, std, net, work, 0, d, q, batch, c)
-            upcoming = min(start + batch, len(x) - batch)
-            x2, upcoming2 = work.x2[: batch * inputs], work.upcoming2[: batch * inputs]
-            for b in range(batch):
-                row = x[upcoming + b]
-                for j in range(inputs):
-                    x2[b * inputs + j] = upcoming2[b * inputs + j]
-                    upcoming2[b * inputs + j] = row[j] * row[j]
-            for unit in range(first):
-                at = unit * inputs
-                weight, sigma = mean[at : at + inputs], std[at : at + inputs]
-                if batch == 1:
-                    now = c if update >= 0 else idle
-                    here = max(start, 0)
-                    m, v, bad = move_and_multiply(
-                        weight, sigma, x[here], x2, d[unit], q[unit], now, x[upcoming], upcoming2
-                    )
-                    work.m[unit], work.v[unit] = m, v
-                    negative += bad
-                    continue
-                if update >= 0:
-                    g_mean, g_std = work.g_mean[:inputs], work.g_std[:inputs]
-                    g_mean[:] = zero
-                    g_std[:] = zero
-                    for b in range(batch):
-                        row = x[start + b]
-                        for j in range(inputs):
-                            g_mean[j] += d[b * first + unit] * row[j]
-                            g_std[j] += q[b * first + unit] * x2[b * inputs + j]
-                    negative += move_row(weight, sigma, g_mean, g_std, c)
-                for j in range(inputs):
-                    work.var[j] = sigma[j] * sigma[j]
-                for b in range(batch):
-                    row2 = upcoming2[b * inputs : b * inputs + inputs]
-                    work.m[b * first + unit], work.v[b * first + unit] = dot(
-                        x[upcoming + b], row2, weight, work.var[:inputs]
-                    )
+                    negative += move_biases(mean, std, net, work, 0, batch, c)
+                for j in range(U(batch * inputs)):
+                    work.x2[j] = work.upcoming2[j]
+            squares(x.reshape(-1), upcoming * inputs, batch * inputs, work.upcoming2)
+            if batch == 1:
+                now = c if update >= 0 else idle
+                negative += move_and_multiply(
+                    mean,
+                    std,
+                    x[max(start, 0)],
+                    work.x2,
+                    work.d,
+                    work.q,
+                    now,
+                    x[upcoming],
+                    work.upcoming2,
+                    work.m,
+                    work.v,
+                    first,
+                )
+            else:
+                negative += first_layer_of_many(mean, std, net, work, x, start, upcoming, update >= 0, c)
         return negative
 
     return learn

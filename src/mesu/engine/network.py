@@ -59,7 +59,7 @@ class Perceptron:
             "h2": units,
             "d": units,
             "m": rows * max(self.sizes[1:]),
-            "v": rows * max(self.sizes[1:]),
+            "v": 2 * rows * max(self.sizes[1:]),
             "x2": batch * self.sizes[0],
             "upcoming2": batch * self.sizes[0],
             "down": rows * widest,

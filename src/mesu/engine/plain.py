@@ -8,7 +8,7 @@ import numba
 from numba.extending import overload
 
 from mesu.engine.compiled import FLAGS, _precision, in_precision
-from mesu.engine.rows import add_rows, deactivate, loss_gradient, nonlinear
+from mesu.engine.rows import INLINE, U, accumulate, back_through, clear, loss_gradient, nonlinear
 
 FILE_OF: dict = {}  # from a type of constants to the rule's module
 
@@ -64,56 +64,32 @@ def _move_weight(w, g, kept, j, c):
     return {0: stateless, 2: two, 3: three}[len(State._fields)]
 
 
-@numba.njit(**FLAGS)
-def move_row(weight, kept, g, c):
-    """Move a row of weights by its gradients."""
-    for j in range(weight.size):
-        weight[j] = move_weight(weight[j], g[j], kept, j, c)
-
-
-@numba.njit(**FLAGS)
-def move_and_multiply(weight, kept, x, d, c, following):
-    """Move a row by the gradient of one example, an outer product, and multiply it with the example that follows."""
-    total = weight.dtype.type(0)
-    for j in range(weight.size):
-        new = move_weight(weight[j], d * x[j], kept, j, c)
-        weight[j] = new
-        total += following[j] * new
-    return total
-
-
-@numba.njit(**FLAGS)
-def dot(h, weight):
+@numba.njit(**INLINE)
+def dot(h, start, weight, at, n):
     """One pre-activation."""
-    total = h.dtype.type(0)
-    for j in range(h.size):
-        total += h[j] * weight[j]
+    total, start, at = h.dtype.type(0), U(start), U(at)
+    for j in range(U(n)):
+        total += h[start + j] * weight[at + j]
     return total
 
 
 @numba.njit(**FLAGS)
 def forward(weight, net, work, layer):
     """Outputs of one layer; the first layer's products are waiting in `work.m`."""
-    n, k = net.sizes[layer], net.sizes[layer + 1]
-    rows = net.batch
+    n, k, rows = net.sizes[layer], net.sizes[layer + 1], net.batch
     here = rows * net.units[layer]
     for r in range(rows):
-        out = work.h[here + r * k : here + r * k + k]
-        if layer == 0:
-            for j in range(k):
-                out[j] = work.m[r * k + j]
-        else:
-            below = rows * net.units[layer - 1] + r * n
-            row = work.h[below : below + n]
-            for unit in range(k):
-                at = net.weights[layer] + unit * n
-                out[unit] = dot(row, weight[at : at + n])
-        if net.has_bias:
-            bias = weight[net.biases[layer] : net.biases[layer] + k]
-            for j in range(k):
-                out[j] += bias[j]
+        for unit in range(k):
+            if layer == 0:
+                out = work.m[r * k + unit]
+            else:
+                below = rows * net.units[layer - 1] + r * n
+                out = dot(work.h, below, weight, net.weights[layer] + unit * n, n)
+            if net.has_bias:
+                out += weight[net.biases[layer] + unit]
+            work.h[here + r * k + unit] = out
     if layer < len(net.sizes) - 2:
-        nonlinear(work.h[here : here + rows * k], net.tanh)
+        nonlinear(work.h, here, rows * k, net.tanh)
 
 
 @numba.njit(**FLAGS)
@@ -121,13 +97,19 @@ def send_down(weight, net, work, layer):
     """Slopes of the loss at the pre-activations of the layer below."""
     n, k = net.sizes[layer], net.sizes[layer + 1]
     here, below = net.batch * net.units[layer], net.batch * net.units[layer - 1]
-    at = net.weights[layer]
     for r in range(net.batch):
-        down = work.down[:n]
-        down[:] = 0
-        add_rows(down, work.d[here + r * k : here + r * k + k], 1, k, weight[at : at + k * n], n)
-        row = below + r * n
-        deactivate(work.h[row : row + n], work.d[row : row + n], down, work.zeros[:n], net.tanh)
+        clear(work.down, n)
+        accumulate(work.down, n, work.d, here + r * k, 1, k, weight, net.weights[layer])
+        back_through(work.h, work.d, below + r * n, n, work.down, work.zeros, net.tanh)
+
+
+@numba.njit(**INLINE)
+def move_row(weight, state, start, n, g, c):
+    """Move ``n`` weights from `start` on by their gradients."""
+    kept = state_rows(state, start, n, c)
+    start = U(start)
+    for j in range(U(n)):
+        weight[start + j] = move_weight(weight[start + j], g[j], kept, j, c)
 
 
 @numba.njit(**FLAGS)
@@ -135,25 +117,54 @@ def move_layer(weight, state, net, work, layer, c):
     """Move the weights of a layer above the first."""
     n, k = net.sizes[layer], net.sizes[layer + 1]
     here, below = net.batch * net.units[layer], net.batch * net.units[layer - 1]
-    g = work.g_mean[:n]
     for unit in range(k):
-        g[:] = 0
-        add_rows(g, work.d[here + unit :], k, net.batch, work.h[below : below + net.batch * n], n)
-        at = net.weights[layer] + unit * n
-        move_row(weight[at : at + n], state_rows(state, at, n, c), g, c)
+        clear(work.g_mean, n)
+        accumulate(work.g_mean, n, work.d, here + unit, k, net.batch, work.h, below)
+        move_row(weight, state, net.weights[layer] + unit * n, n, work.g_mean, c)
 
 
 @numba.njit(**FLAGS)
 def move_biases(weight, state, net, work, layer, c):
     """Move a layer's biases: their input is 1."""
-    k, at = net.sizes[layer + 1], net.biases[layer]
-    here = net.batch * net.units[layer]
-    g = work.g_mean[:k]
-    g[:] = 0
+    k, here = net.sizes[layer + 1], net.batch * net.units[layer]
+    clear(work.g_mean, k)
     for r in range(net.batch):
         for j in range(k):
-            g[j] += work.d[here + r * k + j]
-    move_row(weight[at : at + k], state_rows(state, at, k, c), g, c)
+            work.g_mean[j] += work.d[here + r * k + j]
+    move_row(weight, state, net.biases[layer], k, work.g_mean, c)
+
+
+@numba.njit(**FLAGS)
+def move_and_multiply(weight, state, spare, moving, x, d, c, following, m, units):
+    """Move the first layer by the gradient of one example, an outer product, and multiply it with the one that follows.
+
+    What does not move keeps its state by lending a spare one to the rule.
+    """
+    n = U(x.size)
+    for unit in range(U(units)):
+        at = unit * n
+        kept = state_rows(state if moving else spare, at if moving else U(0), n, c)
+        slope, total = d[unit], weight.dtype.type(0)
+        for j in range(n):
+            new = move_weight(weight[at + j], slope * x[j], kept, j, c)
+            weight[at + j] = new
+            total += following[j] * new
+        m[unit] = total
+
+
+@numba.njit(**FLAGS)
+def first_layer_of_many(weight, state, net, work, x, start, upcoming, moving, c):
+    """The same for several examples an update: gradients, then moves, then the next examples' products, row by row."""
+    inputs, first = net.sizes[0], net.sizes[1]
+    flat = x.reshape(-1)
+    for unit in range(first):
+        at = unit * inputs
+        if moving:
+            clear(work.g_mean, inputs)
+            accumulate(work.g_mean, inputs, work.d, unit, first, net.batch, flat, start * inputs)
+            move_row(weight, state, at, inputs, work.g_mean, c)
+        for b in range(net.batch):
+            work.m[b * first + unit] = dot(flat, (upcoming + b) * inputs, weight, at, inputs)
 
 
 def build(fingerprint: str):
@@ -176,7 +187,7 @@ def build(fingerprint: str):
         """
         fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]
         batch, layers = net.batch, len(net.sizes) - 1
-        inputs, first = net.sizes[0], net.sizes[1]
+        first = net.sizes[1]
         updates = len(x) // batch
         for update in range(-1, updates):
             start = update * batch
@@ -192,27 +203,14 @@ def build(fingerprint: str):
                         move_biases(weight, state, net, work, layer, c)
                 if net.has_bias:
                     move_biases(weight, state, net, work, 0, c)
-            for unit in range(first):
-                at = unit * inputs
-                row = weight[at : at + inputs]
-                if batch == 1:
-                    # update -1 moves nothing, by rates of zero and a spare state, in the same machine code as every other
-                    # update: where a chunk begins cannot be told from the weights
-                    now = c if update >= 0 else idle
-                    kept = state_rows(state if update >= 0 else spare, at if update >= 0 else 0, inputs, c)
-                    here = max(start, 0)
-                    work.m[unit] = move_and_multiply(row, kept, x[here], work.d[unit], now, x[upcoming])
-                    continue
-                if update >= 0:
-                    g = work.g_mean[:inputs]
-                    g[:] = 0
-                    for b in range(batch):
-                        example = x[start + b]
-                        for j in range(inputs):
-                            g[j] += work.d[b * first + unit] * example[j]
-                    move_row(row, state_rows(state, at, inputs, c), g, c)
-                for b in range(batch):
-                    work.m[b * first + unit] = dot(x[upcoming + b], row)
+            if batch == 1:
+                # update -1 moves nothing, by rates of zero, in the same machine code as every other update: where a chunk
+                # begins cannot be told from the weights
+                now = c if update >= 0 else idle
+                here = max(start, 0)
+                move_and_multiply(weight, state, spare, update >= 0, x[here], work.d, now, x[upcoming], work.m, first)
+            else:
+                first_layer_of_many(weight, state, net, work, x, start, upcoming, update >= 0, c)
         return 0
 
     @numba.njit(cache=True, **FLAGS)
@@ -222,7 +220,7 @@ def build(fingerprint: str):
         layers = len(net.sizes) - 1
         for example in range(len(x)):
             for unit in range(net.sizes[1]):
-                work.m[unit] = dot(x[example], weight[unit * net.sizes[0] : (unit + 1) * net.sizes[0]])
+                work.m[unit] = dot(x[example], 0, weight, unit * net.sizes[0], net.sizes[0])
             for layer in range(layers):
                 forward(weight, net, work, layer)
             loss_gradient(work.h, work.d, net.units[layers - 1], net, y, example)

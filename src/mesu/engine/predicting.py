@@ -55,7 +55,7 @@ def build(fingerprint: str):
                     above[j] = first_m[j] + first_s[j] * drawn[j]
                 for layer in range(1, layers):
                     n = net.sizes[layer]
-                    nonlinear(above[:n], net.tanh)
+                    nonlinear(above, 0, n, net.tanh)
                     for j in range(n):
                         h[j] = above[j]
                         h2[j] = above[j] * above[j]

@@ -1,16 +1,25 @@
 """Pieces of the compiled loops: a network's layout, workspace, and work on rows of weights.
 
-Everything here is compiled into the loops that use it. Rows are slices, which is what lets the compiler use vectors.
+Everything here is compiled into the loops that use it. Rows are given as a whole array and where they start: a slice would
+count references, which costs as much as the work on a short row.
 """
 
 import math
 from typing import Any, NamedTuple
 
 import numba
+import numpy as np
 from numba.extending import overload
 
 from mesu.engine.compiled import FLAGS, _precision, in_precision
 from mesu.rules import Gaussian
+
+INLINE = {**FLAGS, "forceinline": True}
+LOG2_E, SMALLEST, HALF = np.float32(np.log2(np.e)), np.float32(-87.0), np.float32(0.5)
+EXP2 = tuple(
+    np.float32(c) for c in (1.0, 0.693147206, 0.240226466, 0.05550329, 0.00961851953, 0.00133998604, 0.000153375768)
+)  # 2^f, |f| <= 1/2; least squares on Chebyshev nodes
+U = np.uint64  # a signed index could be negative, and asking stops the compiler from using vectors
 
 
 class Network(NamedTuple):
@@ -36,7 +45,7 @@ class Work(NamedTuple):
     h2: Any  # their squares
     d: Any  # dLoss / d pre-activation
     m: Any  # the first layer's mean pre-activations of the next examples
-    v: Any  # and their variances
+    v: Any  # and their variances; while drawing, s and then 1/s
     x2: Any  # squares of the examples being learned
     upcoming2: Any  # and of those that follow
     down: Any  # dLoss / d activation below, through the means
@@ -61,161 +70,177 @@ def _apply_rule(q, g, c):
     return in_precision(RULE_OF[c.instance_class], _precision(q[0]))
 
 
-@numba.njit(**FLAGS)
-def dot(h, h2, weight, var):
-    """Mean and variance of a pre-activation."""
-    m, v = h.dtype.type(0), h.dtype.type(0)
-    for j in range(h.size):
-        m += h[j] * weight[j]
-        v += h2[j] * var[j]
-    return m, v
+@numba.njit(**INLINE)
+def accumulate(total, n, scales, scale, stride, count, rows, row):
+    """total[:n] += sum_r scales[scale + r stride] * rows[row + r n:][:n], four rows at a time: fewer reads and writes."""
+    n, scale, stride, row, four = U(n), U(scale), U(stride), U(row), U(4)
+    full, rest = U(count) // four, U(count) % four
+    for _ in range(full):
+        a, b = scales[scale], scales[scale + stride]
+        c, d = scales[scale + U(2) * stride], scales[scale + U(3) * stride]
+        at_b, at_c, at_d = row + n, row + U(2) * n, row + U(3) * n
+        for j in range(n):
+            total[j] += a * rows[row + j] + b * rows[at_b + j] + c * rows[at_c + j] + d * rows[at_d + j]
+        scale += four * stride
+        row += four * n
+    for _ in range(rest):
+        a = scales[scale]
+        for j in range(n):
+            total[j] += a * rows[row + j]
+        scale += stride
+        row += n
 
 
-@numba.njit(**FLAGS)
-def add_rows(total, scales, stride, count, rows, width):
-    """Total += sum_r scales[r * stride] * rows[r], four rows at a time so that the total is read and written less."""
-    size = total.size
-    full = count - count % 4
-    for r in range(0, full, 4):
-        a, b = scales[r * stride], scales[(r + 1) * stride]
-        c, d = scales[(r + 2) * stride], scales[(r + 3) * stride]
-        at = r * width
-        row_a, row_b = rows[at : at + size], rows[at + width : at + width + size]
-        row_c, row_d = rows[at + 2 * width : at + 2 * width + size], rows[at + 3 * width : at + 3 * width + size]
-        for j in range(size):
-            total[j] += a * row_a[j] + b * row_b[j] + c * row_c[j] + d * row_d[j]
-    for r in range(full, count):
-        a = scales[r * stride]
-        row_a = rows[r * width : r * width + size]
-        for j in range(size):
-            total[j] += a * row_a[j]
+@numba.njit(**INLINE)
+def clear(values, count):
+    """Set the first `count` values to zero."""
+    zero = values.dtype.type(0)
+    for j in range(U(count)):
+        values[j] = zero
 
 
-@numba.njit(**FLAGS)
-def nonlinear(h, tanh):
-    """Apply the activation in place."""
-    zero = h.dtype.type(0)
+@numba.njit(**INLINE)
+def squares(values, start, count, into):
+    """into[:count] = values[start:][:count] squared."""
+    start = U(start)
+    for j in range(U(count)):
+        into[j] = values[start + j] * values[start + j]
+
+
+@numba.njit(**INLINE)
+def add_biases(mean, std, bias, k, rows, m, v):
+    """Add a layer's biases to the means and variances of every row of pre-activations."""
+    bias, k = U(bias), U(k)
+    for r in range(U(rows)):
+        for j in range(k):
+            m[r * k + j] += mean[bias + j]
+            v[r * k + j] += std[bias + j] * std[bias + j]
+
+
+@numba.njit(**INLINE)
+def nonlinear(h, start, count, tanh):
+    """Apply the activation in place to ``h[start:][:count]``."""
+    zero, start = h.dtype.type(0), U(start)
     if tanh:
-        for j in range(h.size):
-            h[j] = math.tanh(h[j])
+        for j in range(U(count)):
+            h[start + j] = math.tanh(h[start + j])
     else:
-        for j in range(h.size):
-            h[j] = max(h[j], zero)
+        for j in range(U(count)):
+            h[start + j] = max(h[start + j], zero)
 
 
-@numba.njit(**FLAGS)
-def activate(m, s, e, q, h, h2, tanh, last):
-    """One row of units: draw a = m + s e, keep q = e / s for the way back, and apply the activation."""
-    zero = m.dtype.type(0)
-    for j in range(m.size):
-        q[j] = e[j] / s[j] if s[j] > zero else zero
-        h[j] = m[j] + s[j] * e[j]
-    if not last:
-        nonlinear(h, tanh)
-        for j in range(m.size):
-            h2[j] = h[j] * h[j]
-
-
-@numba.njit(**FLAGS)
-def deactivate(h, d, down, down2, tanh):
-    """Back through one layer's activations: d becomes dLoss / d pre-activation."""
-    one, zero = h.dtype.type(1), h.dtype.type(0)
+@numba.njit(**INLINE)
+def back_through(h, d, start, n, down, down2, tanh):
+    """Slopes at the pre-activations of one row of units, from those at its activations through means and variances."""
+    one, zero, start = h.dtype.type(1), h.dtype.type(0), U(start)
     if tanh:
-        for j in range(h.size):
-            d[j] = (one - h[j] * h[j]) * (down[j] + h[j] * down2[j])
+        for j in range(U(n)):
+            a = h[start + j]
+            d[start + j] = (one - a * a) * (down[j] + a * down2[j])
     else:
-        for j in range(h.size):
-            d[j] = (down[j] + h[j] * down2[j]) if h[j] > zero else zero
+        for j in range(U(n)):
+            a = h[start + j]
+            d[start + j] = (down[j] + a * down2[j]) if a > zero else zero
 
 
-@numba.njit(**FLAGS)
-def move_row(mean, std, g_mean, g_std, c):
-    """Move a row of weights by the rule; g_std comes without its factor sigma.
+@numba.njit(**INLINE)
+def move_row(mean, std, start, n, g_mean, g_std, c, drawn):
+    """Move ``n`` weights from `start` on by the rule; unless weights were `drawn`, g_std lacks its factor sigma.
 
     Returns:
         Zero, unless a sigma went negative: then how far, summed up.
     """
-    zero = mean.dtype.type(0)
+    zero, start = mean.dtype.type(0), U(start)
     negative = zero
-    for j in range(mean.size):
-        q = Gaussian(mean[j], std[j])
-        new = apply_rule(q, Gaussian(g_mean[j], g_std[j] * q.std), c)
-        mean[j] = new.mean
-        std[j] = new.std
+    for j in range(U(n)):
+        q = Gaussian(mean[start + j], std[start + j])
+        g = Gaussian(g_mean[j], g_std[j] if drawn else g_std[j] * q.std)
+        new = apply_rule(q, g, c)
+        mean[start + j] = new.mean
+        std[start + j] = new.std
         negative += -new.std if new.std < zero else zero
     return negative
 
 
-@numba.njit(**FLAGS)
-def move_row_drawn(mean, std, g_mean, g_std, c):
-    """As `move_row`, for weights that were drawn themselves: g_std is whole."""
-    zero = mean.dtype.type(0)
+@numba.njit(**INLINE)
+def row_negative(std, start, n):
+    """How far sigmas of a row are below zero, summed up."""
+    zero, start = std.dtype.type(0), U(start)
     negative = zero
-    for j in range(mean.size):
-        new = apply_rule(Gaussian(mean[j], std[j]), Gaussian(g_mean[j], g_std[j]), c)
-        mean[j] = new.mean
-        std[j] = new.std
-        negative += -new.std if new.std < zero else zero
+    for j in range(U(n)):
+        negative += -std[start + j] if std[start + j] < zero else zero
     return negative
 
 
-@numba.njit(**FLAGS)
-def move_and_multiply(mean, std, x, x2, d, dq, c, following, following2):
-    """Move a row by the gradient of one example, an outer product, and multiply it with the example that follows.
+def exponential(x):
+    """The exponential of a number that is not positive; compiled code only."""
+    raise NotImplementedError
 
-    Returns:
-        Mean and variance of the following example's pre-activation, and the sum that `move_row` returns.
-    """
-    zero = mean.dtype.type(0)
-    m, v, negative = zero, zero, zero
-    for j in range(mean.size):
-        q = Gaussian(mean[j], std[j])
-        new = apply_rule(q, Gaussian(d * x[j], dq * x2[j] * q.std), c)
-        mean[j] = new.mean
-        std[j] = new.std
-        m += following[j] * new.mean
-        v += following2[j] * (new.std * new.std)
-        negative += -new.std if new.std < zero else zero
-    return m, v, negative
+
+@overload(exponential, jit_options=INLINE)
+def _exponential(x):
+    if x != numba.float32:
+        return lambda x: math.exp(x)
+
+    def single(x):
+        # 2^(n + f): n goes into the float's exponent, f through a polynomial; relative error 2e-7
+        t = max(x, SMALLEST) * LOG2_E
+        n = np.floor(t + HALF)
+        f = t - n
+        power = EXP2[6]
+        for k in range(5, -1, -1):
+            power = power * f + EXP2[k]
+        return power * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+
+    return single
 
 
 @numba.njit(**FLAGS)
 def loss_gradient(out, d, at, net, y, start):
     """Write dLoss / d output of every drawn output, the loss averaged over samples and summed over examples."""
+    _slopes(out, d, at, net, y, start, out.dtype.type(1.0 / net.samples))
+
+
+@numba.njit(**FLAGS)
+def _slopes_of_classes(out, d, at, net, y, start, share):
+    """Softmax minus the label, over all rows at once: p - 1[y]."""
+    rows, k, at = U(net.samples * net.batch), U(net.sizes[-1]), U(at)
+    for r in range(rows):
+        row = at + r * k
+        top = out[row]
+        for j in range(k):
+            top = max(top, out[row + j])
+        for j in range(k):
+            d[row + j] = out[row + j] - top
+    for j in range(rows * k):
+        d[at + j] = exponential(d[at + j])
+    for r in range(rows):
+        row = at + r * k
+        total = out.dtype.type(0)
+        for j in range(k):
+            total += d[row + j]
+        scale = share / total
+        for j in range(k):
+            d[row + j] *= scale
+        d[row + U(y[start + np.int64(r % U(net.batch))])] -= share
+
+
+@numba.njit(**FLAGS)
+def _slopes_of_targets(out, d, at, net, y, start, share):
+    """Error over noise variance."""
     k = net.sizes[-1]
-    share = out.dtype.type(1.0 / net.samples)
+    scale = share * out.dtype.type(net.precision)
     for r in range(net.samples * net.batch):
-        here = at + r * k
-        scores, slope = out[here : here + k], d[here : here + k]
-        _slope(scores, slope, y, start + r % net.batch, share, net)
+        for j in range(k):
+            d[at + r * k + j] = (out[at + r * k + j] - y[start + r % net.batch, j]) * scale
 
 
-@numba.njit(**FLAGS)
-def _slope_of_class(scores, slope, label, share):
-    top = scores[0]
-    for j in range(scores.size):
-        top = max(top, scores[j])
-    total = scores.dtype.type(0)
-    for j in range(scores.size):
-        slope[j] = math.exp(scores[j] - top)
-        total += slope[j]
-    for j in range(scores.size):
-        slope[j] *= share / total
-    slope[label] -= share
-
-
-@numba.njit(**FLAGS)
-def _slope_of_target(scores, slope, target, share, precision):
-    for j in range(scores.size):
-        slope[j] = (scores[j] - target[j]) * (share * scores.dtype.type(precision))
-
-
-def _slope(scores, slope, y, row, share, net):
+def _slopes(out, d, at, net, y, start, share):
     raise NotImplementedError
 
 
-@overload(_slope, jit_options=FLAGS)
-def _slope_typed(scores, slope, y, row, share, net):
+@overload(_slopes, jit_options=FLAGS)
+def _slopes_typed(out, d, at, net, y, start, share):
     if isinstance(y.dtype, numba.types.Integer):
-        return lambda scores, slope, y, row, share, net: _slope_of_class(scores, slope, y[row], share)
-    return lambda scores, slope, y, row, share, net: _slope_of_target(scores, slope, y[row], share, net.precision)
+        return lambda out, d, at, net, y, start, share: _slopes_of_classes(out, d, at, net, y, start, share)
+    return lambda out, d, at, net, y, start, share: _slopes_of_targets(out, d, at, net, y, start, share)

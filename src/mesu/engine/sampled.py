@@ -11,7 +11,7 @@ import numba
 
 from mesu.engine.compiled import FLAGS
 from mesu.engine.noise import fill_normals
-from mesu.engine.rows import deactivate, loss_gradient, move_row_drawn, nonlinear
+from mesu.engine.rows import back_through, loss_gradient, move_row, nonlinear
 
 
 @numba.njit(**FLAGS)
@@ -46,7 +46,7 @@ def forward(mean, std, net, work, x, start, layer):
                     out += mean[bias] + std[bias] * work.noise[s * size + bias]
                 work.h[here + r * k + unit] = out
     if layer < len(net.sizes) - 2:
-        nonlinear(work.h[here : here + rows * k], net.tanh)
+        nonlinear(work.h, here, rows * k, net.tanh)
 
 
 @numba.njit(**FLAGS)
@@ -89,14 +89,14 @@ def backward(mean, std, net, work, x, start, layer, c):
             for j in range(n):
                 g_mean[j] += through[j]
                 g_std[j] += through[j] * noise[j]
-        negative += move_row_drawn(weight, sigma, g_mean, g_std, c)
+        negative += move_row(mean, std, at, n, g_mean, g_std, c, True)
         if net.has_bias:
             bias = net.biases[layer] + unit
             g_mean[0], g_std[0] = g_bias, g_bias_std
-            negative += move_row_drawn(mean[bias : bias + 1], std[bias : bias + 1], g_mean[:1], g_std[:1], c)
+            negative += move_row(mean, std, bias, 1, g_mean, g_std, c, True)
     if layer > 0:
         span = rows * n
-        deactivate(work.h[below : below + span], work.d[below : below + span], down, work.zeros[:span], net.tanh)
+        back_through(work.h, work.d, below, span, down, work.zeros, net.tanh)
     return negative
 
 

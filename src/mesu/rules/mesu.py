@@ -80,7 +80,7 @@ def paper(q, g, c):
     # eq. 10: the mean moves by its own variance; forgetting pulls it to the prior
     mean = q.mean - c.lr_mean * var * (g.mean + (q.mean - c.prior_mean) * c.pull)
     # eq. 9: evidence narrows sigma, forgetting widens it again towards the prior's
-    std = q.std - 0.5 * c.lr_std * (var * g.std - q.std * (c.forget - c.pull * var))
+    std = q.std - 0.5 * c.lr_std * q.std * (q.std * g.std + c.pull * var - c.forget)
     return trust_region(q, Gaussian(mean, std), c.max_step)
 
 
