@@ -1,17 +1,18 @@
-"""The `mesu` command: run an experiment, take a run up again, list what there is."""
+"""The `mesu` command: run an experiment, take a run up again, list what there is, measure the engine."""
 
-import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 from tyro.extras import subcommand_cli_from_dict
 
@@ -64,7 +65,7 @@ def execute(run: Run, workers: int, as_json: bool) -> None:
             figure.savefig(path, format=suffix)
     seconds = round(time.monotonic() - began, 1)
     if as_json:
-        print(json.dumps({"run": str(run.folder), "seconds": seconds, "summary": summary}))
+        print(dumps({"run": str(run.folder), "seconds": seconds, "summary": summary}))
         return
     console.print(summary_table(summary, f"{settings.name}: {settings.tasks} tasks, {settings.seeds} seeds"))
     console.print(f"run      {run.folder}  ({seconds:.0f} s)", highlight=False, soft_wrap=True)
@@ -115,6 +116,42 @@ def list_experiments() -> None:
         console.print(f"[bold]{name}[/bold]  {(module.__doc__ or '').strip().splitlines()[0]}", highlight=False)
 
 
+def bench(quick: bool = False, json: bool = False) -> None:
+    """Measure the engine's speed against the torch path and the floor, on one core, in CPU time.
+
+    Args:
+        quick: Few updates, to see that it works; the numbers are not to be quoted.
+        json: Print one JSON object on standard output instead of a table.
+    """
+    from mesu.bench import measure
+
+    console = Console(stderr=json)
+    with console.status("starting") as status:
+        result = measure(quick, lambda text: status.update(text))
+    if json:
+        print(dumps(result))
+        return
+    table = Table(title=f"one core, {result['network']}, {result['samples']} samples, batch 1", title_justify="left")
+    for name in ("rule", "draws"):
+        table.add_column(name, no_wrap=True)
+    for name in ("us", "steps/s", "torch steps/s", "x torch", "x floor"):
+        table.add_column(name, justify="right")
+    for row in result["rows"]:
+        table.add_row(
+            row["rule"],
+            row["estimator"] or "",
+            f"{row['engine_us']:.1f}",
+            f"{row['engine_steps_per_s']:,.0f}",
+            f"{row['torch_steps_per_s']:,.0f}",
+            f"{row['times_torch']:.0f}",
+            f"{row['times_floor']:.2f}",
+        )
+    console.print(table)
+    console.print(f"floor, the bare update pass: {result['floor_us']:.2f} us", highlight=False)
+    if "two_seeds" in result:
+        console.print(f"two seeds on two cores: {result['two_seeds']:.2f} times one", highlight=False)
+
+
 def _experiment_help() -> None:
     """Run an experiment: `mesu run --help` lists them."""
 
@@ -144,7 +181,7 @@ def main(arguments: list[str] | None = None) -> None:
                 commands = {name: _run_command(kind) for name, kind in EXPERIMENTS.items()}
                 subcommand_cli_from_dict(commands, prog="mesu run", args=given[1:], config=(tyro.conf.OmitArgPrefixes,))
             else:
-                commands = {"run": _experiment_help, "resume": resume, "list": list_experiments}
+                commands = {"run": _experiment_help, "resume": resume, "list": list_experiments, "bench": bench}
                 subcommand_cli_from_dict(commands, prog="mesu", description=__doc__, args=given)
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped: `mesu resume` on the run's folder finishes it", highlight=False)

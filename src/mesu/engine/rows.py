@@ -14,7 +14,7 @@ from numba.extending import overload
 from mesu.engine.compiled import FLAGS, _precision, in_precision
 from mesu.rules import Gaussian
 
-INLINE = {**FLAGS, "forceinline": True}
+INLINE: Any = {**FLAGS, "forceinline": True}
 LOG2_E, SMALLEST, HALF = np.float32(np.log2(np.e)), np.float32(-87.0), np.float32(0.5)
 EXP2 = tuple(
     np.float32(c) for c in (1.0, 0.693147206, 0.240226466, 0.05550329, 0.00961851953, 0.00133998604, 0.000153375768)

@@ -123,6 +123,11 @@ def _typed(kind: type, constants: Any, dtype: type) -> Any:
     return kind(*(value if value is None else dtype(value) for value in constants))
 
 
+def paper_constants(constants: rules.mesu.Constants, dtype: type) -> Any:
+    """Constants that stand for the paper's rule in compiled code."""
+    return _typed(_Paper, constants, dtype)
+
+
 class PosteriorEngine:
     """Compiled learning for a `Bayesian` perceptron under `MESU` or `FOOVB`.
 
