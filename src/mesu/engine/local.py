@@ -99,12 +99,10 @@ def backward(mean, std, net, work, layer, c):
     here, below, at = rows * net.units[layer], rows * net.units[layer - 1], net.weights[layer]
     squares(std, at, k * n, work.layer_var)
     scale_by(work.q, work.d, here, rows * k)
-    for r in range(rows):
-        clear(work.down, n)
-        clear(work.down2, n)
-        accumulate(work.down, n, work.d, here + r * k, 1, k, mean, at)
-        accumulate(work.down2, n, work.q, here + r * k, 1, k, work.layer_var, 0)
-        back_through(work.h, work.d, below + r * n, n, work.down, work.down2, net.tanh)
+    clear(work.down, rows * n)
+    clear(work.down2, rows * n)
+    send_down(work.down, work.down2, work.d, work.q, here, rows, k, n, mean, at, work.layer_var)
+    back_through(work.h, work.d, below, rows * n, work.down, work.down2, net.tanh)
     negative = mean.dtype.type(0)
     for unit in range(k):
         clear(work.g_mean, n)
@@ -115,6 +113,33 @@ def backward(mean, std, net, work, layer, c):
     if net.has_bias:
         negative += move_biases(mean, std, net, work, layer, rows, c)
     return negative
+
+
+@numba.njit(**FLAGS)
+def send_down(down, down2, d, q, here, rows, k, n, mean, at, var):
+    """Slopes at the activations below, through the means and through the variances.
+
+    Four units at a time, all rows with them, so that their weights stay in the nearest cache.
+    """
+    here, k, n, at, four = U(here), U(k), U(n), U(at), U(4)
+    for block in range(k // four):
+        unit = block * four
+        w0, v0 = at + unit * n, unit * n
+        w1, w2, w3, v1, v2, v3 = w0 + n, w0 + n + n, w0 + U(3) * n, v0 + n, v0 + n + n, v0 + U(3) * n
+        for r in range(U(rows)):
+            row, to = here + r * k + unit, r * n
+            d0, d1, d2, d3 = d[row], d[row + U(1)], d[row + U(2)], d[row + U(3)]
+            q0, q1, q2, q3 = q[row], q[row + U(1)], q[row + U(2)], q[row + U(3)]
+            for j in range(n):
+                down[to + j] += d0 * mean[w0 + j] + d1 * mean[w1 + j] + d2 * mean[w2 + j] + d3 * mean[w3 + j]
+                down2[to + j] += q0 * var[v0 + j] + q1 * var[v1 + j] + q2 * var[v2 + j] + q3 * var[v3 + j]
+    for unit in range(k - k % four, k):
+        w0, v0 = at + unit * n, unit * n
+        for r in range(U(rows)):
+            row, to = here + r * k + unit, r * n
+            for j in range(n):
+                down[to + j] += d[row] * mean[w0 + j]
+                down2[to + j] += q[row] * var[v0 + j]
 
 
 @numba.njit(**INLINE)

@@ -63,7 +63,7 @@ class Perceptron:
             "x2": batch * self.sizes[0],
             "upcoming2": batch * self.sizes[0],
             "down": rows * widest,
-            "down2": widest,
+            "down2": rows * widest,
             "g_mean": widest,
             "g_std": widest,
             "var": widest,
