@@ -10,13 +10,31 @@ from mesu.data import Dataset
 
 @dataclass(frozen=True)
 class Task:
-    """One stretch of a stream: examples to learn in order, and examples to test."""
+    """One stretch of a stream: examples to learn in order, and examples to test; made when they are asked for."""
 
     index: int
-    x_train: np.ndarray
-    y_train: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
+    dataset: Dataset
+    order: np.ndarray  # of the features
+
+    @property
+    def x_train(self) -> np.ndarray:
+        """Inputs to learn."""
+        return self.dataset.x_train[:, self.order]
+
+    @property
+    def y_train(self) -> np.ndarray:
+        """Their labels."""
+        return self.dataset.y_train
+
+    @property
+    def x_test(self) -> np.ndarray:
+        """Inputs to test."""
+        return self.dataset.x_test[:, self.order]
+
+    @property
+    def y_test(self) -> np.ndarray:
+        """Their labels."""
+        return self.dataset.y_test
 
 
 class Permuted(Sequence[Task]):
@@ -53,5 +71,4 @@ class Permuted(Sequence[Task]):
 
     def _task(self, index: int) -> Task:
         order = np.random.default_rng([self.seed, index]).permutation(self.dataset.features)
-        data = self.dataset
-        return Task(index, data.x_train[:, order], data.y_train, data.x_test[:, order], data.y_test)
+        return Task(index, self.dataset, order)

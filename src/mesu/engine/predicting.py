@@ -8,26 +8,25 @@ import numpy as np
 
 from mesu.engine.compiled import FLAGS
 from mesu.engine.noise import fill_normals
-from mesu.engine.rows import nonlinear
+from mesu.engine.rows import U, nonlinear
 
 
 @numba.njit(**FLAGS)
 def moments(mean, std, net, layer, h, h2, m, s):
     """Mean and standard deviation of one layer's pre-activations for one input."""
-    n, k = net.sizes[layer], net.sizes[layer + 1]
+    n, k, at, bias = U(net.sizes[layer]), U(net.sizes[layer + 1]), U(net.weights[layer]), U(net.biases[layer])
     zero = mean.dtype.type(0)
     for unit in range(k):
-        at = net.weights[layer] + unit * n
+        weight = at + unit * n
         total, var = zero, zero
-        weight, sigma = mean[at : at + n], std[at : at + n]
         for j in range(n):
-            total += h[j] * weight[j]
-            var += h2[j] * (sigma[j] * sigma[j])
+            total += h[j] * mean[weight + j]
+            var += h2[j] * (std[weight + j] * std[weight + j])
         if net.has_bias:
-            bias = net.biases[layer] + unit
-            total += mean[bias]
-            var += std[bias] * std[bias]
-        m[unit], s[unit] = total, np.sqrt(var)
+            total += mean[bias + unit]
+            var += std[bias + unit] * std[bias + unit]
+        m[unit] = total
+        s[unit] = np.sqrt(var)
 
 
 def build(fingerprint: str):
@@ -50,19 +49,19 @@ def build(fingerprint: str):
             # the first layer meets the same row in every sample: its mean and std once
             moments(mean, std, net, 0, x[row], h2, first_m, first_s)
             for sample in range(samples):
-                drawn = noise[sample * units : (sample + 1) * units]
-                for j in range(first):
-                    above[j] = first_m[j] + first_s[j] * drawn[j]
+                drawn = U(sample * units)
+                for j in range(U(first)):
+                    above[j] = first_m[j] + first_s[j] * noise[drawn + j]
                 for layer in range(1, layers):
                     n = net.sizes[layer]
                     nonlinear(above, 0, n, net.tanh)
-                    for j in range(n):
+                    for j in range(U(n)):
                         h[j] = above[j]
                         h2[j] = above[j] * above[j]
                     moments(mean, std, net, layer, h, h2, m, s)
-                    offset = net.units[layer]
-                    for j in range(net.sizes[layer + 1]):
-                        above[j] = m[j] + s[j] * drawn[offset + j]
+                    drawn = U(sample * units + net.units[layer])
+                    for j in range(U(net.sizes[layer + 1])):
+                        above[j] = m[j] + s[j] * noise[drawn + j]
                 for j in range(net.sizes[-1]):
                     out[sample, row, j] = above[j]
 

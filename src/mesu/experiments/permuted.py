@@ -33,10 +33,11 @@ def rows(
     model = make_learner(settings, stream.dataset, name, seed)
     row = partial(Row, settings.name, name, seed)
     for task in stream:
+        x, y = task.x_train, task.y_train
         for _ in range(settings.epochs):
-            model.learn(task.x_train, task.y_train)
-        model.boundary(task.x_train, task.y_train)
-        step = (task.index + 1) * settings.epochs * len(task.x_train)
+            model.learn(x, y)
+        model.boundary(x, y)
+        step = (task.index + 1) * settings.epochs * len(x)
         for old in range(task.index + 1):
             test = stream[old]
             probs = model.predict(test.x_test, settings.test_samples).probs.numpy()
