@@ -184,7 +184,8 @@ class PosteriorEngine:
             mean[:], std[:] = before
             raise StepRefused(
                 f"learning these {len(x)} examples would leave some weights not finite or their sigma not positive, so the "
-                "chunk was refused and nothing changed: use update='exact', set max_step below 1, or scale the inputs down"
+                f"chunk was refused and nothing changed: scale the inputs down (the largest is {np.abs(x).max():.3g}), or "
+                f"{self.optimizer.remedy}"
             )
         if noise is None:
             counter.step += len(x) // self.batch
