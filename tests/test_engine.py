@@ -273,13 +273,14 @@ def test_sigma_that_breaks_on_the_way_refuses_the_chunk():
 @pytest.mark.parametrize("scale", [0.0, 1.0, 1e6])
 def test_strange_inputs_leave_finite_weights_and_positive_sigmas(scale, estimator):
     net, learner = fresh(estimator)
-    before = values(net)
+    before, refusal = values(net), None
     try:
         learner.learn(np.full((200, 20), scale, np.float32), np.zeros(200, int))
-    except mesu.StepRefused as refusal:
-        # past single precision: refused whole, with the size of the inputs in the message
+    except mesu.StepRefused as error:
+        refusal = str(error)
+    if refusal is not None:  # past single precision: refused whole, with the size of the inputs in the message
         assert scale > 1
-        assert "scale the inputs down (the largest is 1e+06)" in str(refusal)
+        assert "scale the inputs down (the largest is 1e+06)" in refusal
         assert torch.equal(values(net), before)
     assert torch.isfinite(values(net)).all()
     assert all((pair.std > 0).all() for pair in net.pairs())
