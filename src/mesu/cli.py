@@ -54,6 +54,9 @@ def execute(run: Run, workers: int, as_json: bool) -> None:
         watcher.start()
         try:
             table = run.execute(workers)
+        except KeyboardInterrupt:
+            console.print(f"stopped: `mesu resume {run.folder}` finishes it", highlight=False, soft_wrap=True)
+            sys.exit(INTERRUPTED)
         finally:
             stop.set()
             watcher.join()
@@ -184,7 +187,6 @@ def main(arguments: list[str] | None = None) -> None:
                 commands = {"run": _experiment_help, "resume": resume, "list": list_experiments, "bench": bench}
                 subcommand_cli_from_dict(commands, prog="mesu", description=__doc__, args=given)
     except KeyboardInterrupt:
-        Console(stderr=True).print("stopped: `mesu resume` on the run's folder finishes it", highlight=False)
         sys.exit(INTERRUPTED)
     except (ValueError, OSError) as error:
         Console(stderr=True).print(f"[bold red]error:[/bold red] {error}", highlight=False, soft_wrap=True)
