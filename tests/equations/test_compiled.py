@@ -37,7 +37,7 @@ def posterior_settings(name, max_step):
 def assert_same(scalar, tensor):
     scalar, tensor = float(scalar), float(tensor)
     assert isinstance(tensor, float)
-    assert (isnan(scalar) and isnan(tensor)) or scalar == pytest.approx(tensor, rel=1e-12, abs=1e-13)
+    assert (isnan(scalar) and isnan(tensor)) or scalar == pytest.approx(tensor, rel=1e-12, abs=1e-15)
 
 
 def as_tensors(values):
