@@ -13,15 +13,15 @@ is multiplied with the next example. So each weight is read and written once per
 import numba
 import numpy as np
 
+from mesu.engine import upper
 from mesu.engine.compiled import FLAGS
-from mesu.engine.noise import fill_normals
+from mesu.engine.noise import fill_normals, take_normals
 from mesu.engine.rows import (
     INLINE,
     U,
     accumulate,
     add_biases,
     apply_rule,
-    back_through,
     clear,
     loss_gradient,
     move_row,
@@ -35,23 +35,6 @@ TINY = 1e-30  # as in mesu.layers: an all-zero input has no slope under the root
 
 
 @numba.njit(**INLINE)
-def moments(h, h2, below, mean, std, at, rows, n, k, var, m, v):
-    """Mean and variance of every row's pre-activations in a layer above the first."""
-    zero, below, at, n, k = mean.dtype.type(0), U(below), U(at), U(n), U(k)
-    for unit in range(k):
-        weight = at + unit * n
-        squares(std, weight, n, var)
-        for r in range(U(rows)):
-            row = below + r * n
-            total, spread = zero, zero
-            for j in range(n):
-                total += h[row + j] * mean[weight + j]
-                spread += h2[row + j] * var[j]
-            m[r * k + unit] = total
-            v[r * k + unit] = spread
-
-
-@numba.njit(**INLINE)
 def draw(m, v, noise, q, h, here, rows, different, k):
     """Draw a = m + s e for every row and keep q = e / s for the way back; `different` rows of m and v serve all in turn."""
     zero, one, tiny = m.dtype.type(0), m.dtype.type(1), m.dtype.type(TINY)
@@ -62,12 +45,14 @@ def draw(m, v, noise, q, h, here, rows, different, k):
         s = np.sqrt(v[j]) if v[j] > tiny else zero
         v[j] = s
         v[inverse + j] = one / s if s > zero else zero
-    for r in range(U(rows)):
-        of, row = (r % different) * k, here + r * k
-        for j in range(k):
+    # in one go where every row has its own
+    length = different * k
+    for s in range(U(rows) // different):
+        row = here + s * length
+        for j in range(length):
             e = noise[row + j]
-            q[row + j] = e * v[inverse + of + j]
-            h[row + j] = m[of + j] + v[of + j] * e
+            q[row + j] = e * v[inverse + j]
+            h[row + j] = m[j] + v[j] * e
 
 
 @numba.njit(**FLAGS)
@@ -80,15 +65,12 @@ def forward(mean, std, net, work, layer):
     if layer > 0:
         different = rows
         below = rows * net.units[layer - 1]
-        moments(work.h, work.h2, below, mean, std, net.weights[layer], rows, n, k, work.var, work.m, work.v)
+        upper.moments(mean, std, net.weights[layer], n, k, rows, work.h, below, work.m, work.v, work)
     if net.has_bias:
         add_biases(mean, std, net.biases[layer], k, different, work.m, work.v)
     draw(work.m, work.v, work.noise, work.q, work.h, here, rows, different, k)
     if layer < len(net.sizes) - 2:
         nonlinear(work.h, here, rows * k, net.tanh)
-        start = U(here)
-        for j in range(U(rows * k)):
-            work.h2[start + j] = work.h[start + j] * work.h[start + j]
 
 
 @numba.njit(**FLAGS)
@@ -97,70 +79,11 @@ def backward(mean, std, net, work, layer, c):
     n, k = net.sizes[layer], net.sizes[layer + 1]
     rows = net.samples * net.batch
     here, below, at = rows * net.units[layer], rows * net.units[layer - 1], net.weights[layer]
-    squares(std, at, k * n, work.layer_var)
     scale_by(work.q, work.d, here, rows * k)
-    clear(work.down, rows * n)
-    clear(work.down2, rows * n)
-    send_down(work.down, work.down2, work.d, work.q, here, rows, k, n, mean, at, work.layer_var)
-    back_through(work.h, work.d, below, rows * n, work.down, work.down2, net.tanh)
-    negative = mean.dtype.type(0)
-    for unit in range(k):
-        gather(work.g_mean, work.g_std, n, work.d, work.q, here + unit, k, rows, work.h, work.h2, below)
-        negative += move_row(mean, std, at + unit * n, n, work.g_mean, work.g_std, c, False)
+    negative = upper.back(mean, std, at, n, k, rows, work.h, work.d, work.q, below, here, c, net.tanh, work)
     if net.has_bias:
         negative += move_biases(mean, std, net, work, layer, rows, c)
     return negative
-
-
-@numba.njit(**INLINE)
-def gather(g_mean, g_std, n, d, q, scale, stride, rows, h, h2, row):
-    """Both gradients of one unit's weights: sums over the rows, five at a time, of d h and (d e / s) h^2."""
-    n, scale, stride, row = U(n), U(scale), U(stride), U(row)
-    clear(g_mean, n)
-    clear(g_std, n)
-    for _ in range(U(rows) // U(5)):
-        s1, s2, s3, s4 = scale + stride, scale + U(2) * stride, scale + U(3) * stride, scale + U(4) * stride
-        r1, r2, r3, r4 = row + n, row + U(2) * n, row + U(3) * n, row + U(4) * n
-        d0, d1, d2, d3, d4 = d[scale], d[s1], d[s2], d[s3], d[s4]
-        q0, q1, q2, q3, q4 = q[scale], q[s1], q[s2], q[s3], q[s4]
-        for j in range(n):
-            g_mean[j] += d0 * h[row + j] + d1 * h[r1 + j] + d2 * h[r2 + j] + d3 * h[r3 + j] + d4 * h[r4 + j]
-            g_std[j] += q0 * h2[row + j] + q1 * h2[r1 + j] + q2 * h2[r2 + j] + q3 * h2[r3 + j] + q4 * h2[r4 + j]
-        scale += U(5) * stride
-        row += U(5) * n
-    for _ in range(U(rows) % U(5)):
-        for j in range(n):
-            g_mean[j] += d[scale] * h[row + j]
-            g_std[j] += q[scale] * h2[row + j]
-        scale += stride
-        row += n
-
-
-@numba.njit(**FLAGS)
-def send_down(down, down2, d, q, here, rows, k, n, mean, at, var):
-    """Slopes at the activations below, through the means and through the variances.
-
-    Four units at a time, all rows with them, so that their weights stay in the nearest cache.
-    """
-    here, k, n, at, four = U(here), U(k), U(n), U(at), U(4)
-    for block in range(k // four):
-        unit = block * four
-        w0, v0 = at + unit * n, unit * n
-        w1, w2, w3, v1, v2, v3 = w0 + n, w0 + n + n, w0 + U(3) * n, v0 + n, v0 + n + n, v0 + U(3) * n
-        for r in range(U(rows)):
-            row, to = here + r * k + unit, r * n
-            d0, d1, d2, d3 = d[row], d[row + U(1)], d[row + U(2)], d[row + U(3)]
-            q0, q1, q2, q3 = q[row], q[row + U(1)], q[row + U(2)], q[row + U(3)]
-            for j in range(n):
-                down[to + j] += d0 * mean[w0 + j] + d1 * mean[w1 + j] + d2 * mean[w2 + j] + d3 * mean[w3 + j]
-                down2[to + j] += q0 * var[v0 + j] + q1 * var[v1 + j] + q2 * var[v2 + j] + q3 * var[v3 + j]
-    for unit in range(k - k % four, k):
-        w0, v0 = at + unit * n, unit * n
-        for r in range(U(rows)):
-            row, to = here + r * k + unit, r * n
-            for j in range(n):
-                down[to + j] += d[row] * mean[w0 + j]
-                down2[to + j] += q[row] * var[v0 + j]
 
 
 @numba.njit(**INLINE)
@@ -274,7 +197,7 @@ def build(fingerprint: str):
             upcoming = min(start + batch, len(x) - batch)
             if update >= 0:
                 if len(given_noise):
-                    work.noise[: given_noise.shape[1]] = given_noise[update]
+                    take_normals(work.noise, given_noise, update)
                 else:
                     fill_normals(work.noise, seed, first_step + update)
                 for layer in range(layers):

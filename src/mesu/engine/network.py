@@ -7,8 +7,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from mesu.engine.lanes import LANES
 from mesu.engine.noise import even
 from mesu.engine.rows import Network, Work
+from mesu.engine.upper import together, whole
+
+CACHE_LINE = 64  # bytes
 
 
 @dataclass(frozen=True)
@@ -52,25 +56,49 @@ class Perceptron:
         rows, widest = batch * samples, max(self.sizes)
         units = rows * sum(self.sizes[1:])
         upper = [a * b for a, b in zip(self.sizes[1:], self.sizes[2:], strict=False)]
+        hidden = self.sizes[1:]
+        some = max(
+            (min(k, together(n)) * whole(n) for n, k in zip(self.sizes[1:], self.sizes[2:], strict=False)), default=0
+        )
         lengths = {
             "noise": even(normals),
             "q": units,
             "h": units,
-            "h2": units,
             "d": units,
-            "m": rows * max(self.sizes[1:]),
-            "v": 2 * rows * max(self.sizes[1:]),
+            "m": rows * max(hidden),
+            "v": 2 * rows * max(hidden),
             "x2": batch * self.sizes[0],
             "upcoming2": batch * self.sizes[0],
-            "down": rows * widest,
-            "down2": rows * widest,
-            "g_mean": widest,
-            "g_std": widest,
+            "down": rows * whole(widest),
+            "down2": rows * whole(widest),
+            "g_mean": max(widest, some + LANES),
+            "g_std": max(widest, some + LANES),
             "var": widest,
             "layer_var": max(upper, default=1),
+            "turned": whole(rows) * max(hidden),
+            "turned2": whole(rows) * max(hidden),
+            "turned_m": whole(rows) * max(hidden),
+            "turned_v": whole(rows) * max(hidden),
+            "wide_h": rows * whole(max(hidden)),
+            "wide_h2": rows * whole(max(hidden)),
+            "wide_mean": some,
+            "wide_var": some,
+            "picked_d": max(rows, *hidden) + 1,
+            "picked_q": max(rows, *hidden) + 1,
             "zeros": rows * widest,
         }
-        return Work(**{name: np.zeros(length, dtype) for name, length in lengths.items()})
+        return Work(
+            where=np.zeros(max(rows, *hidden) + 1, np.uint64),
+            **{name: aligned(length, dtype) for name, length in lengths.items()},
+        )
+
+
+def aligned(length: int, dtype) -> np.ndarray:
+    """Zeros that begin where a cache line does: a vector read across two lines costs twice."""
+    size = np.dtype(dtype).itemsize
+    room = np.zeros(length + CACHE_LINE // size, dtype)
+    skip = -room.ctypes.data % CACHE_LINE // size
+    return room[skip : skip + length]
 
 
 def read_perceptron(module: nn.Module) -> Perceptron | str:

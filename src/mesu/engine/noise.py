@@ -79,6 +79,13 @@ def fill_normals(out, seed, step):
         sines[i] = radius * (TWO * sine * cosine)
 
 
+@numba.njit(**FLAGS)
+def take_normals(out, given, step):
+    """Use the normals that were given for one step."""
+    for i in range(given.shape[1]):
+        out[i] = given[step, i]
+
+
 def even(count: int) -> int:
     """The smallest even number that is not less: how long an array of normals must be."""
     return count + count % 2

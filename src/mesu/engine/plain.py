@@ -100,7 +100,7 @@ def send_down(weight, net, work, layer):
     for r in range(net.batch):
         clear(work.down, n)
         accumulate(work.down, n, work.d, here + r * k, 1, k, weight, net.weights[layer])
-        back_through(work.h, work.d, below + r * n, n, work.down, work.zeros, net.tanh)
+        back_through(work.h, work.d, below + r * n, n, work.down, work.zeros, 0, net.tanh)
 
 
 @numba.njit(**INLINE)

@@ -6,7 +6,7 @@ Each row has noise of its own, a function of the seed and the row's number, so n
 import numba
 import numpy as np
 
-from mesu.engine.compiled import FLAGS
+from mesu.engine.compiled import FLAGS, MAKING_ARRAYS
 from mesu.engine.noise import fill_normals
 from mesu.engine.rows import U, nonlinear
 
@@ -32,7 +32,7 @@ def moments(mean, std, net, layer, h, h2, m, s):
 def build(fingerprint: str):
     """The loop; `fingerprint` of the sources is part of it, so that a change is compiled again."""
 
-    @numba.njit(cache=True, **FLAGS)
+    @numba.njit(cache=True, **MAKING_ARRAYS)
     def predict(mean, std, net, x, seed, first_row, out):
         """Fill ``out[samples, rows, outputs]`` with drawn outputs; `first_row` is the number of the first row."""
         fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]

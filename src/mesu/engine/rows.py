@@ -42,7 +42,6 @@ class Work(NamedTuple):
     noise: Any  # e of every drawn unit
     q: Any  # e / s
     h: Any  # activations
-    h2: Any  # their squares
     d: Any  # dLoss / d pre-activation
     m: Any  # the first layer's mean pre-activations of the next examples
     v: Any  # and their variances; while drawing, s and then 1/s
@@ -54,6 +53,17 @@ class Work(NamedTuple):
     g_std: Any
     var: Any  # sigma^2 of one row
     layer_var: Any  # sigma^2 of one layer above the first
+    turned: Any  # a layer's inputs with the rows in the lanes, their squares, and what comes out
+    turned2: Any
+    turned_m: Any
+    turned_v: Any
+    wide_h: Any  # a layer's inputs in rows of whole vectors, and their squares
+    wide_h2: Any
+    wide_mean: Any  # some of its units' weights, the same
+    wide_var: Any
+    where: Any  # where those rows begin that have a slope, and their slopes d and d e / s
+    picked_d: Any
+    picked_q: Any
     zeros: Any  # nothing, where a slope through the variance is asked for and there is none
 
 
@@ -130,17 +140,17 @@ def nonlinear(h, start, count, tanh):
 
 
 @numba.njit(**INLINE)
-def back_through(h, d, start, n, down, down2, tanh):
+def back_through(h, d, start, n, down, down2, at, tanh):
     """Slopes at the pre-activations of one row of units, from those at its activations through means and variances."""
-    one, zero, start = h.dtype.type(1), h.dtype.type(0), U(start)
+    one, zero, start, at = h.dtype.type(1), h.dtype.type(0), U(start), U(at)
     if tanh:
         for j in range(U(n)):
             a = h[start + j]
-            d[start + j] = (one - a * a) * (down[j] + a * down2[j])
+            d[start + j] = (one - a * a) * (down[at + j] + a * down2[at + j])
     else:
         for j in range(U(n)):
             a = h[start + j]
-            d[start + j] = (down[j] + a * down2[j]) if a > zero else zero
+            d[start + j] = (down[at + j] + a * down2[at + j]) if a > zero else zero
 
 
 @numba.njit(**INLINE)

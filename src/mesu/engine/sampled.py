@@ -10,7 +10,7 @@ Nearly all of the time goes into the normals: `samples` times as many as there a
 import numba
 
 from mesu.engine.compiled import FLAGS
-from mesu.engine.noise import fill_normals
+from mesu.engine.noise import fill_normals, take_normals
 from mesu.engine.rows import back_through, loss_gradient, move_row, nonlinear
 
 
@@ -96,7 +96,7 @@ def backward(mean, std, net, work, x, start, layer, c):
             negative += move_row(mean, std, bias, 1, g_mean, g_std, c, True)
     if layer > 0:
         span = rows * n
-        back_through(work.h, work.d, below, span, down, work.zeros, net.tanh)
+        back_through(work.h, work.d, below, span, down, work.zeros, 0, net.tanh)
     return negative
 
 
@@ -112,7 +112,7 @@ def build(fingerprint: str):
         for update in range(len(x) // net.batch):
             start = update * net.batch
             if len(given_noise):
-                work.noise[: given_noise.shape[1]] = given_noise[update]
+                take_normals(work.noise, given_noise, update)
             else:
                 fill_normals(work.noise, seed, first_step + update)
             for layer in range(layers):
