@@ -19,7 +19,7 @@ class Task:
     @property
     def x_train(self) -> np.ndarray:
         """Inputs to learn."""
-        return self.dataset.x_train[:, self.order]
+        return np.take(self.dataset.x_train, self.order, axis=1)
 
     @property
     def y_train(self) -> np.ndarray:
@@ -29,7 +29,7 @@ class Task:
     @property
     def x_test(self) -> np.ndarray:
         """Inputs to test."""
-        return self.dataset.x_test[:, self.order]
+        return np.take(self.dataset.x_test, self.order, axis=1)
 
     @property
     def y_test(self) -> np.ndarray:

@@ -19,7 +19,6 @@ from mesu import rules
 # Sums may be reordered and multiply-adds fused, which is what vectorises; NaN and infinity keep their meaning. Loops that
 # make no arrays need not count references to them (_nrt): at one example an update, the counting was a tenth of the time.
 FLAGS: Any = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy", "nogil": True, "_nrt": False}
-MAKING_ARRAYS: Any = {**FLAGS, "_nrt": True}
 
 
 def _precision(value) -> type:

@@ -1,68 +1,95 @@
-"""Compiled prediction: outputs drawn for every row (local form), rows spread over threads.
+"""Compiled prediction: outputs drawn for every row (local form), sixteen rows side by side, blocks of rows spread over threads.
 
-Each row has noise of its own, a function of the seed and the row's number, so neither threads nor chunks change a bit.
+Each row has noise of its own, a function of the seed and the row's number, and a lane of its own in every sum, so neither
+threads nor chunks change a bit.
 """
+
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
-from mesu.engine.compiled import FLAGS, MAKING_ARRAYS
-from mesu.engine.noise import fill_normals
-from mesu.engine.rows import U, nonlinear
+from mesu.engine.compiled import FLAGS
+from mesu.engine.lanes import LANES
+from mesu.engine.noise import even, fill_normals
+from mesu.engine.rows import U, add_biases, nonlinear
+from mesu.engine.upper import moments, whole
+
+
+class Scratch(NamedTuple):
+    """Space for one block of rows."""
+
+    noise: Any  # of every row, sample and unit
+    h: Any  # activations of every sample of every row
+    m: Any  # means and standard deviations of pre-activations
+    v: Any
+    turned: Any  # as in `mesu.engine.rows.Work`
+    turned2: Any
+    turned_m: Any
+    turned_v: Any
+    layer_var: Any
+
+
+def scratch(sizes: tuple[int, ...], samples: int, dtype) -> Scratch:
+    """Space to predict with a network of these sizes."""
+    rows, above = LANES * samples, sizes[1:]
+    turned = max(LANES * sizes[0], whole(rows) * max(above))
+    lengths = {
+        "noise": LANES * even(samples * sum(above)),
+        "h": rows * max(above),
+        "m": rows * max(above),
+        "v": rows * max(above),
+        "turned": turned,
+        "turned2": turned,
+        "turned_m": whole(rows) * max(above),
+        "turned_v": whole(rows) * max(above),
+        "layer_var": max(a * b for a, b in zip(sizes, above, strict=False)),
+    }
+    return Scratch(**{name: np.zeros(length, dtype) for name, length in lengths.items()})
 
 
 @numba.njit(**FLAGS)
-def moments(mean, std, net, layer, h, h2, m, s):
-    """Mean and standard deviation of one layer's pre-activations for one input."""
-    n, k, at, bias = U(net.sizes[layer]), U(net.sizes[layer + 1]), U(net.weights[layer]), U(net.biases[layer])
-    zero = mean.dtype.type(0)
-    for unit in range(k):
-        weight = at + unit * n
-        total, var = zero, zero
-        for j in range(n):
-            total += h[j] * mean[weight + j]
-            var += h2[j] * (std[weight + j] * std[weight + j])
-        if net.has_bias:
-            total += mean[bias + unit]
-            var += std[bias + unit] * std[bias + unit]
-        m[unit] = total
-        s[unit] = np.sqrt(var)
+def draw(net, layer, count, work, different):
+    """A = m + s e for every sample of `count` rows; m and v are one a row (`different` = count) or one a sample and row."""
+    k, at, zero = net.sizes[layer + 1], net.units[layer], work.m.dtype.type(0)
+    normals = len(work.noise) // LANES
+    for j in range(U(different * k)):
+        work.v[j] = np.sqrt(max(work.v[j], zero))
+    for s in range(net.samples):
+        for b in range(count):
+            row, noise = U((s * count + b) * k), U(b * normals + s * net.units[-1] + at)
+            of = U(b * k) if different == count else row
+            for j in range(U(k)):
+                work.h[row + j] = work.m[of + j] + work.v[of + j] * work.noise[noise + j]
 
 
 def build(fingerprint: str):
     """The loop; `fingerprint` of the sources is part of it, so that a change is compiled again."""
 
-    @numba.njit(cache=True, **MAKING_ARRAYS)
-    def predict(mean, std, net, x, seed, first_row, out):
+    @numba.njit(cache=True, **FLAGS)
+    def predict(mean, std, net, x, seed, first_row, out, work):
         """Fill ``out[samples, rows, outputs]`` with drawn outputs; `first_row` is the number of the first row."""
         fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]
-        layers, units, samples = len(net.sizes) - 1, net.units[-1], net.samples
-        inputs, first, widest = net.sizes[0], net.sizes[1], net.sizes.max()
-        noise = np.empty(samples * units + samples * units % 2, mean.dtype)
-        h, h2, above = np.empty(widest, mean.dtype), np.empty(widest, mean.dtype), np.empty(widest, mean.dtype)
-        m, s = np.empty(widest, mean.dtype), np.empty(widest, mean.dtype)
-        first_m, first_s = np.empty(first, mean.dtype), np.empty(first, mean.dtype)
-        for row in range(len(x)):
-            fill_normals(noise, seed, first_row + row)
-            for j in range(inputs):
-                h2[j] = x[row, j] * x[row, j]
-            # the first layer meets the same row in every sample: its mean and std once
-            moments(mean, std, net, 0, x[row], h2, first_m, first_s)
-            for sample in range(samples):
-                drawn = U(sample * units)
-                for j in range(U(first)):
-                    above[j] = first_m[j] + first_s[j] * noise[drawn + j]
-                for layer in range(1, layers):
-                    n = net.sizes[layer]
-                    nonlinear(above, 0, n, net.tanh)
-                    for j in range(U(n)):
-                        h[j] = above[j]
-                        h2[j] = above[j] * above[j]
-                    moments(mean, std, net, layer, h, h2, m, s)
-                    drawn = U(sample * units + net.units[layer])
-                    for j in range(U(net.sizes[layer + 1])):
-                        above[j] = m[j] + s[j] * noise[drawn + j]
-                for j in range(net.sizes[-1]):
-                    out[sample, row, j] = above[j]
+        flat, samples, normals = x.reshape(-1), net.samples, len(work.noise) // LANES
+        for start in range(0, len(x), LANES):
+            count = min(LANES, len(x) - start)
+            for b in range(count):
+                fill_normals(work.noise[b * normals : (b + 1) * normals], seed, first_row + start + b)
+            for layer in range(len(net.sizes) - 1):
+                n, k = net.sizes[layer], net.sizes[layer + 1]
+                # the first layer meets the same row in every sample
+                rows = samples * count if layer > 0 else count
+                if layer > 0:
+                    nonlinear(work.h, 0, rows * n, net.tanh)
+                    moments(mean, std, net.weights[layer], n, k, rows, work.h, 0, work.m, work.v, work)
+                else:
+                    moments(mean, std, net.weights[0], n, k, rows, flat, start * n, work.m, work.v, work)
+                if net.has_bias:
+                    add_biases(mean, std, net.biases[layer], k, rows, work.m, work.v)
+                draw(net, layer, count, work, rows)
+            for s in range(samples):
+                for b in range(count):
+                    for j in range(net.sizes[-1]):
+                        out[s, start + b, j] = work.h[(s * count + b) * net.sizes[-1] + j]
 
     return predict

@@ -208,11 +208,14 @@ class PosteriorEngine:
         out = np.empty((samples, len(x), shape.sizes[-1]), mean.dtype)
         threads = max(1, min(torch.get_num_threads(), len(x) // ROWS_WORTH_A_THREAD))
         edges = np.linspace(0, len(x), threads + 1).astype(int)
-        _call("predict", mean, std, layout, x[:1], seed, 0, out[:, :1])  # compiled, if need be, by one thread
+        spaces = [predicting.scratch(shape.sizes, samples, mean.dtype) for _ in range(threads)]
+        _call(
+            "predict", mean, std, layout, x[:1], seed, 0, out[:, :1], spaces[0]
+        )  # compiled, if need be, by one thread
         with ThreadPoolExecutor(threads) as pool:
             parts = [
-                pool.submit(_loops()["predict"], mean, std, layout, x[a:b], seed, int(a), out[:, a:b])
-                for a, b in itertools.pairwise(edges)
+                pool.submit(_loops()["predict"], mean, std, layout, x[a:b], seed, int(a), out[:, a:b], space)
+                for (a, b), space in zip(itertools.pairwise(edges), spaces, strict=True)
             ]
             for part in parts:
                 part.result()
