@@ -1,13 +1,15 @@
-"""The `mesu` command: run an experiment, take a run up again, list what there is, measure the engine."""
+"""The `mesu` command: run an experiment, take a run up again, report, list what there is, get data, measure the engine."""
 
+import itertools
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -16,10 +18,11 @@ from rich.table import Table
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 from tyro.extras import subcommand_cli_from_dict
 
+from mesu.data_commands import get, list_data, live_progress, print_error, verify_data
 from mesu.experiments import EXPERIMENTS
 from mesu.experiments.table import summarise
-from mesu.report import permuted_figure, summary_table
-from mesu.runs import Run, replacing, watch
+from mesu.report import paper_note, summary_table, write, write_joined, write_markdown
+from mesu.runs import Run, watch
 from mesu.version import __version__
 
 USAGE_ERROR = 2
@@ -32,7 +35,7 @@ def cores() -> int:
 
 
 def execute(run: Run, workers: int, as_json: bool) -> None:
-    """Do the run with progress, draw its figure, print its table."""
+    """Do the run with progress, write its report, print its table."""
     console = Console(stderr=as_json)
     settings = run.settings
     began = time.monotonic()
@@ -41,13 +44,14 @@ def execute(run: Run, workers: int, as_json: bool) -> None:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("tasks"),
+        TextColumn(settings.stage_name),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as progress:
-        bar = progress.add_task(settings.name, total=len(run.jobs) * settings.tasks)
+        total = len(run.jobs) * settings.stages
+        bar = progress.add_task(settings.name, total=total, completed=run.stages_done())
         watcher = threading.Thread(
             target=watch, args=(run, lambda done: progress.update(bar, completed=done), stop.is_set), daemon=True
         )
@@ -60,31 +64,33 @@ def execute(run: Run, workers: int, as_json: bool) -> None:
         finally:
             stop.set()
             watcher.join()
-        progress.update(bar, completed=len(run.jobs) * settings.tasks)
+        progress.update(bar, completed=total)
     summary = summarise(table)
-    figure = permuted_figure(table)
-    for suffix in ("png", "svg"):
-        with replacing(run.folder / f"figure.{suffix}") as path:
-            figure.savefig(path, format=suffix)
+    with console.status("drawing the figures"):
+        page = write(run)
     seconds = round(time.monotonic() - began, 1)
     if as_json:
-        print(dumps({"run": str(run.folder), "seconds": seconds, "summary": summary}))
+        print(dumps({"run": str(run.folder), "report": str(page), "seconds": seconds, "summary": summary}))
         return
-    console.print(summary_table(summary, f"{settings.name}: {settings.tasks} tasks, {settings.seeds} seeds"))
+    title = f"{settings.name}: {settings.stages} {settings.stage_name}, {settings.seeds} seeds"
+    console.print(summary_table(summary, title, paper_note(settings.name, asdict(settings), settings.seeds)))
     console.print(f"run      {run.folder}  ({seconds:.0f} s)", highlight=False, soft_wrap=True)
-    console.print(f"figure   {run.folder / 'figure.png'}", highlight=False, soft_wrap=True)
+    console.print(f"report   {page}", highlight=False, soft_wrap=True)
 
 
-def _run_command(kind: type) -> Callable[..., None]:
+def _run_command(kind: Any, defaults: Any) -> Callable[..., None]:
     """`mesu run NAME`: the experiment's settings and where to put the run, as one flat list of options."""
 
     def run(
-        settings: Annotated[Any, tyro.conf.arg(name="")],
+        settings: Annotated[Any, tyro.conf.arg(name="")] = defaults,
+        scale: Literal["smoke", "small", "paper"] = "small",
+        settings_file: Path | None = None,
         out: Path = Path("runs"),
         workers: int = cores(),
         json: bool = False,
     ) -> None:
-        settings.check()
+        with live_progress():  # the data may have to be fetched
+            settings.check()
         execute(Run.create(settings, out), workers, json)
 
     run.__annotations__["settings"] = Annotated[kind, tyro.conf.arg(name="")]
@@ -93,11 +99,37 @@ def _run_command(kind: type) -> Callable[..., None]:
 
     Args:
         settings: What the experiment does.
+        scale: How much of it: smoke takes seconds and shows that it runs, small takes minutes, paper is the paper's. The
+            settings above are this scale's, and can each be changed.
+        settings_file: The settings.json of a run, whose settings are taken instead.
         out: Folder that gets the run's own folder.
         workers: Learners and seeds trained side by side.
         json: Print one JSON object on standard output instead of a table.
     """
     return run
+
+
+def _defaults(kind: Any, name: str, given: list[str]) -> Any:
+    """The settings that options change: those of the scale, or of the settings file, that the command line names."""
+    scale, file = _option(given, "--scale") or "small", _option(given, "--settings-file")
+    if file is not None:
+        run = Run(Path(file).parent) if Path(file).name == "settings.json" else None
+        if run is None or not Path(file).is_file():
+            raise ValueError(f"{file} is not the settings.json of a run")
+        if run.saved["experiment"] != name:
+            raise ValueError(f"{file} holds the settings of {run.saved['experiment']}, not of {name}")
+        return run.settings
+    return kind(**kind.scales.get(scale, {}))  # an unknown scale is refused when all options are read
+
+
+def _option(given: list[str], name: str) -> str | None:
+    """The value of an option, wherever it stands."""
+    for word, following in itertools.zip_longest(given, given[1:]):
+        if word in (name, name.replace("-", "_").replace("__", "--", 1)):
+            return following
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2]
+    return None
 
 
 def resume(run: tyro.conf.Positional[Path], workers: int = cores(), json: bool = False) -> None:
@@ -108,7 +140,39 @@ def resume(run: tyro.conf.Positional[Path], workers: int = cores(), json: bool =
         workers: Learners and seeds trained side by side.
         json: Print one JSON object on standard output instead of a table.
     """
-    execute(Run.open(run), workers, json)
+    opened = Run.open(run)
+    if opened.stages_done() < len(opened.jobs) * opened.settings.stages:
+        with live_progress():  # the data may have to be fetched, once and not by every worker
+            opened.settings.check()
+    execute(opened, workers, json)
+
+
+def report(
+    runs: tyro.conf.Positional[tuple[Path, ...]],
+    out: Path | None = None,
+    markdown: Path | None = None,
+    note: Path | None = None,
+) -> None:
+    """Write the figures and the page of runs again, from their tables; nothing is trained.
+
+    Args:
+        runs: The folders of finished runs.
+        out: Folder for one report of all of them, as of one table: runs of the same experiment, that do not share a learner
+            with a seed.
+        markdown: Folder for a page of Markdown with the figure and the table, of one run: how docs/results is made.
+        note: A file of paragraphs to put below that page's tables.
+    """
+    if not runs:
+        raise ValueError("name one or more runs: mesu report runs/permuted-digits-...")
+    if markdown is not None:
+        if len(runs) != 1 or out is not None:
+            raise ValueError("--markdown is for one run, without --out")
+        print(write_markdown(Run.open(runs[0]), markdown, note.read_text(encoding="utf-8") if note else ""))
+        return
+    opened = [Run(folder) for folder in runs]
+    pages = [write_joined(opened, out)] if out else [write(run) for run in opened]
+    for page in pages:
+        print(page)
 
 
 def list_experiments() -> None:
@@ -159,35 +223,60 @@ def _experiment_help() -> None:
     """Run an experiment: `mesu run --help` lists them."""
 
 
+def _data_help() -> None:
+    """List, get or verify data sets: `mesu data --help` says how."""
+
+
+def _short(item: Any) -> str:
+    return f"{item:.15g}" if isinstance(item, float) else str(item)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `mesu` command."""
     given = sys.argv[1:] if arguments is None else arguments
     registry = ConstructorRegistry()
 
     @registry.primitive_rule
-    def comma_separated(info: PrimitiveTypeInfo):  # --learners mesu,sgd
-        if info.type != tuple[str, ...]:
+    def comma_separated(info: PrimitiveTypeInfo):  # --learners mesu,sgd --memory 300000,inf
+        kinds: dict[Any, type] = {tuple[str, ...]: str, tuple[float, ...]: float, tuple[int, ...]: int}
+        if info.type not in kinds:
             return None
+        kind = kinds[info.type]
         return PrimitiveConstructorSpec(
             nargs=1,
             metavar="A,B,...",
-            instance_from_str=lambda words: tuple(word.strip() for word in words[0].split(",")),
+            instance_from_str=lambda words: tuple(kind(word.strip()) for word in words[0].split(",")),
             is_instance=lambda value: isinstance(value, tuple),
-            str_from_instance=lambda value: [",".join(value)],
+            str_from_instance=lambda value: [",".join(_short(item) for item in value)],
         )
 
     try:
+        if given[:1] == ["data"]:  # whose names are separated by blanks, so the registry does not apply
+            commands = {"list": list_data, "get": get, "verify": verify_data}
+            subcommand_cli_from_dict(commands, prog="mesu data", args=given[1:])
+            return
         with registry:
             if given == ["--version"]:
                 print(f"mesu {__version__}")
             elif given[:1] == ["run"]:
-                commands = {name: _run_command(kind) for name, kind in EXPERIMENTS.items()}
+                chosen = [name for name in EXPERIMENTS if given[1:2] == [name]] or list(EXPERIMENTS)
+                commands = {
+                    name: _run_command(kind, _defaults(kind, name, given if name in chosen else []))
+                    for name, kind in EXPERIMENTS.items()
+                }
                 subcommand_cli_from_dict(commands, prog="mesu run", args=given[1:], config=(tyro.conf.OmitArgPrefixes,))
             else:
-                commands = {"run": _experiment_help, "resume": resume, "list": list_experiments, "bench": bench}
+                commands = {
+                    "run": _experiment_help,
+                    "resume": resume,
+                    "report": report,
+                    "list": list_experiments,
+                    "data": _data_help,
+                    "bench": bench,
+                }
                 subcommand_cli_from_dict(commands, prog="mesu", description=__doc__, args=given)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except (ValueError, OSError) as error:
-        Console(stderr=True).print(f"[bold red]error:[/bold red] {error}", highlight=False, soft_wrap=True)
+        print_error(Console(stderr=True), error)
         sys.exit(USAGE_ERROR)

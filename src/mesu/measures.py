@@ -54,13 +54,17 @@ def plasticity(accuracy) -> float:
 
 
 def forgetting(accuracy) -> float:
-    """Mean over earlier tasks of the best accuracy ever reached minus the accuracy at the end (Chaudhry et al., 2018)."""
+    """Mean over earlier tasks of the best accuracy ever reached minus the accuracy at the end (Chaudhry et al., 2018).
+
+    The best is of what was measured: where old tasks are tested now and then, it may have been higher in between. NaN if a task
+    was not tested at all before the end, or not at the end.
+    """
     a = _matrix(accuracy)
     if a.shape[0] < 2:
         return 0.0
     earlier = a.shape[0] - 1
-    # on task j, only rows from j on: before that it had not been learned
-    best = [np.nanmax(a[j:-1, j]) for j in range(earlier)]
+    # on task j, only rows from j on: before that it had not been learned; fmax passes over NaN without a warning
+    best = [np.fmax.reduce(a[j:-1, j]) for j in range(earlier)]
     return float(np.mean(best - a[-1, :earlier]))
 
 

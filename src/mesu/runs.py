@@ -1,29 +1,38 @@
-"""Run folders: where a run writes its settings, its parts as they finish, and its table; and how it is taken up again.
+"""Run folders: where a run writes its settings, its checkpoints, its parts as they finish, and its table; and how it goes on.
 
-    runs/permuted-digits-2026-01-31-120000/
-      settings.json          what was asked for, and with which versions
-      parts/mesu-0.parquet   the rows of one learner and seed, written when it is done
-      table.parquet          all parts, in order
-      figure.png, figure.svg
+    runs/permuted-mnist-2026-01-31-120000/
+      settings.json             what was asked for, and with which versions
+      checkpoints/mesu-0/       the learner and its rows so far, after every task
+      parts/mesu-0.parquet      the rows of one learner and seed, written when it is done
+      table.parquet             all parts, in order
+      *.parquet.sha256          what `sha256sum --check` reads, beside each
+      times.json                seconds that each part took
+      figures, report.html      drawn from the table
 
-Files are written aside and moved into place, so a kill leaves a folder that `resume` can finish.
+Files are written aside and moved into place, so a kill leaves a folder that `resume` can finish, to the same table bit for bit.
 """
 
+import hashlib
+import io
 import json
-import os
 import platform
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import types
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import joblib
+import numba
 import numpy as np
 import polars as pl
 import torch
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+from mesu import checkpoints
+from mesu.checkpoints import Checkpoint, remove_leftovers, replacing
 from mesu.experiments import EXPERIMENTS
 from mesu.experiments.table import as_table
 from mesu.version import __version__
@@ -41,9 +50,9 @@ class Run:
         parent.mkdir(parents=True, exist_ok=True)
         name = f"{settings.name}-{time.strftime('%Y-%m-%d-%H%M%S')}"
         folder, attempt = parent / name, 1
-        while folder.exists():  # two runs in one second
+        while not _made(folder):  # two runs in one second
             folder, attempt = parent / f"{name}-{attempt}", attempt + 1
-        (folder / "parts").mkdir(parents=True)
+        (folder / "parts").mkdir()
         saved = {"experiment": settings.name, "settings": asdict(settings), "versions": versions()}
         with replacing(folder / "settings.json") as path:
             path.write_text(json.dumps(saved, indent=2) + "\n")
@@ -58,79 +67,218 @@ class Run:
         """
         if not (folder / "settings.json").is_file():
             raise ValueError(f"{folder} is not a run: it has no settings.json")
-        return cls(folder)
+        run = cls(folder)
+        _ = run.settings  # readable, or says why not
+        return run
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """What settings.json says: the experiment's name, its settings, the versions."""
+        path = self.folder / "settings.json"
+        try:
+            saved = json.loads(path.read_text())
+            if not isinstance(saved, dict) or not isinstance(saved.get("settings"), dict):
+                raise ValueError("it holds no settings")
+            if not isinstance(saved.get("experiment"), str):
+                raise ValueError("it does not say of which experiment")
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} cannot be read: {error}") from error
+        return saved
 
     @property
     def settings(self) -> Any:
         """The settings the run was started with."""
-        saved = json.loads((self.folder / "settings.json").read_text())
+        saved = self.saved
+        if saved["experiment"] not in EXPERIMENTS:
+            raise ValueError(f"{self.folder} is a run of {saved['experiment']!r}, which this version does not know")
         kind: Any = EXPERIMENTS[saved["experiment"]]
         values = {name: tuple(v) if isinstance(v, list) else v for name, v in saved["settings"].items()}
-        return kind(**values)
+        types_of = get_type_hints(kind)
+        try:
+            settings = kind(**values)
+            for name, value in values.items():
+                if not _fits(value, types_of[name]):
+                    raise TypeError(f"{name} cannot be {value!r}")
+        except TypeError as error:
+            raise ValueError(f"the settings of {self.folder} do not fit this version: {error}") from error
+        return settings
 
     @property
     def jobs(self) -> list[tuple[str, int]]:
-        """Every learner with every seed, in the table's order."""
+        """Every contestant with every seed, in the table's order."""
         settings = self.settings
-        return [(learner, seed) for learner in settings.learners for seed in range(settings.seeds)]
+        return [(name, seed) for name in settings.contestants for seed in range(settings.seeds)]
 
-    def part(self, learner: str, seed: int) -> Path:
-        """Where the rows of one learner and seed go."""
-        return self.folder / "parts" / f"{learner}-{seed}.parquet"
+    def part(self, contestant: str, seed: int) -> Path:
+        """Where the rows of one contestant and seed go."""
+        return self.folder / "parts" / f"{contestant}-{seed}.parquet"
 
-    def tasks_done(self) -> int:
-        """How many tasks are finished, over all learners and seeds: for progress."""
-        done = 0
+    def checkpoint_folder(self, contestant: str, seed: int) -> Path:
+        """Where its checkpoints go."""
+        return self.folder / "checkpoints" / f"{contestant}-{seed}"
+
+    def stages_done(self) -> int:
+        """How many stages are finished, over all jobs: for progress."""
+        done, stages = 0, self.settings.stages
         for job in self.jobs:
-            counter = self.part(*job).with_suffix(".progress")
             if self.part(*job).exists():
-                done += self.settings.tasks
-            elif counter.exists():
-                done += counter.stat().st_size
+                done += stages
+            else:
+                names = self.checkpoint_folder(*job).glob("after-*.json")
+                done += max([checkpoints.stages_in_name(path) for path in names], default=0)
         return done
+
+    def table(self) -> pl.DataFrame:
+        """The table of a finished run.
+
+        Raises:
+            ValueError: if it is not finished.
+        """
+        path = self.folder / "table.parquet"
+        if not path.is_file():
+            raise ValueError(f"{self.folder} is not finished: `mesu resume {self.folder}` finishes it")
+        try:
+            return _read_table(path)
+        except ValueError as error:
+            raise ValueError(f"{error}: `mesu resume {self.folder}` makes it again") from error
+
+    def times(self) -> dict[str, float]:
+        """Seconds that each contestant and seed took; empty if nobody knows."""
+        try:
+            times = json.loads((self.folder / "times.json").read_text())
+            return {str(job): float(seconds) for job, seconds in times.items()}
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            return {}
 
     def execute(self, workers: int) -> pl.DataFrame:
         """Do what is not done yet, `workers` jobs at a time, and write the table."""
-        missing = [job for job in self.jobs if not self.part(*job).exists()]
+        if workers < 1:
+            raise ValueError(f"workers must be 1 or more, got {workers!r}")
+        for folder in (self.folder, self.folder / "parts"):
+            remove_leftovers(folder)
+        missing = [job for job in self.jobs if not _readable(self.part(*job))]
         # the slow ones first, so that the cores finish together
-        missing.sort(key=lambda job: job[0] not in ("mesu", "foo-vb"))
-        if workers == 1:
+        missing.sort(key=lambda job: not job[0].startswith(("mesu", "foo-vb")))
+        if workers == 1 or len(missing) == 1:
             for job in missing:
                 _execute_part(self.folder, *job)
         elif missing:
-            joblib.Parallel(n_jobs=workers)(joblib.delayed(_execute_part)(self.folder, *job) for job in missing)
-        table = pl.concat([pl.read_parquet(self.part(*job)) for job in self.jobs])
-        with replacing(self.folder / "table.parquet") as path:
-            table.write_parquet(path)
+            try:
+                joblib.Parallel(n_jobs=workers)(joblib.delayed(_execute_part)(self.folder, *job) for job in missing)
+            except TerminatedWorkerError as error:
+                raise ValueError(
+                    f"a worker process was killed, perhaps for lack of memory: `mesu resume {self.folder} --workers 1` goes on"
+                ) from error
+        table = pl.concat([_read_table(self.part(*job)) for job in self.jobs])
+        _write_table(self.folder / "table.parquet", table)
+        times = {f"{name}-{seed}": _seconds(self.part(name, seed)) for name, seed in self.jobs}
+        with replacing(self.folder / "times.json") as path:
+            path.write_text(json.dumps(times, indent=2) + "\n")
         return table
 
 
-def _execute_part(folder: Path, learner: str, seed: int) -> None:
-    """Train and measure one learner with one seed; runs in a worker process."""
+def _execute_part(folder: Path, contestant: str, seed: int) -> None:
+    """Take one contestant with one seed through the stages it has not done; runs in a worker process."""
     run = Run(folder)
-    part = run.part(learner, seed)
-    counter = part.with_suffix(".progress")
-    counter.write_bytes(b"")
+    settings = run.settings
+    own = run.checkpoint_folder(contestant, seed)
+    remove_leftovers(own)
+    trial = settings.trial(contestant, seed)
+    complaints: list[str] = []
+    done = checkpoints.newest(own, complaints.append) or Checkpoint(0, [], {})
+    for complaint in complaints:
+        _say(complaint)
+    if complaints:
+        way = (
+            f"goes on after {done.stages} of {settings.stages} {settings.stage_name}" if done.stages else "starts over"
+        )
+        _say(f"{contestant} with seed {seed} {way}")
+    checkpoints.prune(own, done.stages)
+    if done.stages:
+        trial.restore(done.tensors)
+    for index in range(done.stages, settings.stages):
+        began = time.perf_counter()
+        rows = [*done.rows, *trial.stage(index)]
+        done = Checkpoint(index + 1, rows, trial.tensors(), done.seconds + time.perf_counter() - began)
+        checkpoints.write(own, done)
+    with replacing(run.part(contestant, seed).with_suffix(".seconds")) as path:
+        path.write_text(f"{done.seconds:.3f}\n")
+    _write_table(run.part(contestant, seed), as_table(done.rows))
 
-    def task_done() -> None:
-        with counter.open("ab") as file:  # one byte a task: the file's size is the count
-            file.write(b".")
 
-    table = as_table(run.settings.rows(learner, seed, task_done))
-    with replacing(part) as path:
-        table.write_parquet(path)
-    counter.unlink()
+def _say(text: str) -> None:
+    print(f"mesu: {text}", file=sys.stderr, flush=True)
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to that takes the place of `path` in one move when all went well."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+def _made(folder: Path) -> bool:
+    """Make a folder; False if somebody else has, perhaps this very moment."""
     try:
-        yield aside
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+        folder.mkdir()
+        return True
+    except FileExistsError:
+        return False
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value from a settings file is what a field is declared to be."""
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_fits(item, get_args(kind)[0]) for item in value)
+    if get_origin(kind) in (Union, types.UnionType):
+        return any(_fits(value, choice) for choice in get_args(kind))
+    if not isinstance(kind, type):
+        return True  # nothing is known about it
+    if isinstance(value, bool):  # which Python takes for a number
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _write_table(path: Path, table: pl.DataFrame) -> None:
+    """Write a table and, before it, its SHA-256: damage to a number in it would not show otherwise."""
+    buffer = io.BytesIO()
+    table.write_parquet(buffer)
+    with replacing(_sum_of(path)) as aside:
+        aside.write_text(f"{hashlib.sha256(buffer.getvalue()).hexdigest()}  {path.name}\n")
+    with replacing(path) as aside:
+        aside.write_bytes(buffer.getvalue())
+
+
+def _read_table(path: Path) -> pl.DataFrame:
+    """A table that is as it was written.
+
+    Raises:
+        ValueError: if it is not.
+    """
+    data, beside = path.read_bytes(), _sum_of(path)
+    if beside.is_file() and beside.read_bytes()[:64] != hashlib.sha256(data).hexdigest().encode():
+        raise ValueError(f"{path} is damaged: it is not what was written")
+    try:
+        return pl.read_parquet(io.BytesIO(data))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def _sum_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _readable(part: Path) -> bool:
+    """Whether a part is there and whole; a damaged one is made again."""
+    if not part.exists():
+        return False
+    try:
+        _read_table(part)
+        return True
+    except ValueError as error:
+        _say(f"{error}: it is made again")
+        part.unlink()
+        return False
+
+
+def _seconds(part: Path) -> float:
+    try:
+        return float(part.with_suffix(".seconds").read_text())
+    except (OSError, ValueError):
+        return float("nan")
 
 
 def versions() -> dict[str, str]:
@@ -140,12 +288,13 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
+        "numba": numba.__version__,
         "machine": platform.machine(),
     }
 
 
 def watch(run: Run, report: Callable[[int], None], stop: Callable[[], bool]) -> None:
-    """Report finished tasks a few times a second until told to stop."""
+    """Report finished stages a few times a second until told to stop."""
     while not stop():
-        report(run.tasks_done())
+        report(run.stages_done())
         time.sleep(0.2)

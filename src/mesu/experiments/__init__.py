@@ -1,8 +1,11 @@
 """Experiments: one file each. An experiment is a stream, learners and measures, and gives one tidy table."""
 
+from mesu.experiments.dynamics import Dynamics
+from mesu.experiments.hessian import Hessian
 from mesu.experiments.permuted_digits import PermutedDigits
 from mesu.experiments.permuted_mnist import PermutedMNIST
+from mesu.experiments.vanishing import Vanishing
 
-EXPERIMENTS = {"permuted-digits": PermutedDigits, "permuted-mnist": PermutedMNIST}
+EXPERIMENTS = {kind.name: kind for kind in (PermutedDigits, PermutedMNIST, Vanishing, Hessian, Dynamics)}
 
-__all__ = ["EXPERIMENTS", "PermutedDigits", "PermutedMNIST"]
+__all__ = ["EXPERIMENTS", "Dynamics", "Hessian", "PermutedDigits", "PermutedMNIST", "Vanishing"]

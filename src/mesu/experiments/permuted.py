@@ -1,6 +1,6 @@
 """What the permuted experiments share: one learner on one permuted stream, measured after every task."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -11,49 +11,76 @@ from torch import nn
 from mesu import measures, optim
 from mesu.data import Dataset
 from mesu.experiments.table import Row
+from mesu.experiments.trial import LearnerTrial
 from mesu.learners import BayesianLearner, Learner, WeightLearner
 from mesu.posterior import Bayesian
 from mesu.streams import Permuted
 
+WINDOW = 5  # tasks that are tested after every task: the paper's "last five"
 
-def rows(
-    settings: Any, stream: Permuted, outliers: np.ndarray, name: str, seed: int, task_done: Callable[[], None]
-) -> Iterator[Row]:
-    """Train one learner with one seed and measure it after every task.
+
+class PermutedTrial(LearnerTrial):
+    """One learner with one seed on a permuted stream; a stage is a task.
 
     Args:
         settings: The experiment's settings.
         stream: The tasks.
         outliers: Inputs that should be told from the newest task's.
-        name: The learner.
+        contestant: The learner, as `contestants` names it.
         seed: Decides the first weights and the noise.
-        task_done: Called after each task, for progress.
     """
-    torch.set_num_threads(1)  # learners and seeds run side by side: more threads only wait for each other
-    model = make_learner(settings, stream.dataset, name, seed)
-    row = partial(Row, settings.name, name, seed)
-    for task in stream:
+
+    def __init__(self, settings: Any, stream: Permuted, outliers: np.ndarray, contestant: str, seed: int) -> None:
+        torch.set_num_threads(1)  # learners and seeds run side by side: more threads only wait for each other
+        self.settings, self.stream, self.outliers = settings, stream, outliers
+        self.model = make_learner(settings, stream.dataset, contestant, seed)
+        self.row = partial(Row, settings.name, contestant, seed)
+
+    def stage(self, index: int) -> Iterator[Row]:
+        """Learn one task, then test the last five, the newest's uncertainty, and now and then all tasks so far."""
+        settings, task = self.settings, self.stream[index]
         x, y = task.x_train, task.y_train
         for _ in range(settings.epochs):
-            model.learn(x, y)
-        model.boundary(x, y)
-        step = (task.index + 1) * settings.epochs * len(x)
-        for old in range(task.index + 1):
-            test = stream[old]
-            probs = model.predict(test.x_test, settings.test_samples).probs.numpy()
-            yield row(step, task.index, old, "accuracy", measures.accuracy(probs, test.y_test))
-        inside = model.predict(task.x_test, settings.test_samples)
+            self.model.learn(x, y)
+        self.model.boundary(x, y)
+        row = partial(self.row, (index + 1) * settings.epochs * len(x), index)
+        inside = self.model.predict(task.x_test, settings.test_samples)
+        for old in tested(index, settings.tasks, settings.all_tasks_every):
+            test = task if old == index else self.stream[old]
+            prediction = inside if old == index else self.model.predict(test.x_test, settings.test_samples)
+            yield row(old, "accuracy", measures.accuracy(prediction.probs.numpy(), test.y_test))
         error = measures.calibration_error(inside.probs.numpy(), task.y_test)
-        yield row(step, task.index, None, "calibration_error", error)
+        yield row(None, "calibration_error", error)
         # a deterministic network has no epistemic uncertainty: aleatoric is all that it can offer
-        kind = "epistemic" if isinstance(model, BayesianLearner) else "aleatoric"
-        novel = model.predict(outliers, settings.test_samples)
+        kind = "epistemic" if isinstance(self.model, BayesianLearner) else "aleatoric"
+        novel = self.model.predict(self.outliers, settings.test_samples)
         auroc = measures.auroc(getattr(inside, kind).numpy(), getattr(novel, kind).numpy())
-        yield row(step, task.index, None, "ood_auroc", auroc)
-        task_done()
+        yield row(None, "ood_auroc", auroc)
+        if isinstance(self.model, BayesianLearner):
+            yield row(None, "mean_std", mean_std(self.model))
 
 
-def make_learner(settings: Any, dataset: Dataset, name: str, seed: int) -> Learner:
+def mean_std(model: BayesianLearner) -> float:
+    """The mean sigma of all weights."""
+    return float(torch.cat([pair.std.detach().ravel() for pair in model.net.pairs()]).mean())
+
+
+def tested(index: int, tasks: int, every: int) -> range:
+    """Which tasks are tested after task `index`: all so far at the end and after each `every` tasks, else the last five."""
+    everything = index == tasks - 1 or (index + 1) % every == 0
+    return range(0 if everything else max(0, index + 1 - WINDOW), index + 1)
+
+
+def contestants(settings: Any) -> tuple[str, ...]:
+    """The learners, MESU once for each memory: plain `mesu` if there is one, else `mesu-300000`, `mesu-inf`, ..."""
+    names: list[str] = []
+    for learner in settings.learners:
+        several = learner == "mesu" and len(settings.memory) > 1
+        names += [f"mesu-{memory:.15g}" for memory in settings.memory] if several else [learner]
+    return tuple(names)
+
+
+def make_learner(settings: Any, dataset: Dataset, contestant: str, seed: int) -> Learner:
     """A fresh learner by name."""
     torch.manual_seed(seed)
     # no biases, as in the paper; torch's own start is the paper's U(+-1/sqrt(fan_in)) for deterministic networks
@@ -62,12 +89,16 @@ def make_learner(settings: Any, dataset: Dataset, name: str, seed: int) -> Learn
         nn.ReLU(),
         nn.Linear(settings.hidden, dataset.classes, bias=False),
     )
+    name, _, memory = contestant.partition("-") if contestant.startswith("mesu-") else (contestant, "", "")
     if name in ("mesu", "foo-vb"):
         posterior = Bayesian(net, estimator=settings.estimator, init="mnist", seed=seed)
         if name == "mesu":
-            opt = optim.MESU(posterior, settings.memory, prior_std=settings.prior_std, update=settings.update)
+            window = float(memory or settings.memory[0])
+            opt = optim.MESU(
+                posterior, window, prior_std=settings.prior_std, update=settings.update, max_step=settings.max_step
+            )
         else:
-            opt = optim.FOOVB(posterior)
+            opt = optim.FOOVB(posterior, max_step=settings.max_step)
         return BayesianLearner(posterior, opt, settings.samples)
     weights = list(net.parameters())
     rules = {
@@ -83,10 +114,12 @@ def make_learner(settings: Any, dataset: Dataset, name: str, seed: int) -> Learn
 
 def check(settings: Any, dataset: Dataset) -> None:
     """Refuse settings that cannot run, before anything is started: builds every learner once."""
-    for name in ("tasks", "seeds", "epochs", "samples", "test_samples", "hidden"):
-        if getattr(settings, name) < 1:
+    for name in ("tasks", "seeds", "epochs", "samples", "test_samples", "hidden", "all_tasks_every"):
+        if getattr(settings, name, 1) < 1:
             raise ValueError(f"{name} must be 1 or more, got {getattr(settings, name)!r}")
-    if not settings.learners or len(set(settings.learners)) < len(settings.learners):
-        raise ValueError(f"learners must be different names, got {','.join(settings.learners)!r}")
-    for learner in settings.learners:
-        make_learner(settings, dataset, learner, seed=0)
+    for name in ("learners", "memory"):
+        values = getattr(settings, name)
+        if not values or len(set(values)) < len(values):
+            raise ValueError(f"{name} must be one or more, all different, got {','.join(map(str, values))!r}")
+    for contestant in contestants(settings):
+        make_learner(settings, dataset, contestant, seed=0)

@@ -10,12 +10,11 @@ Width and number of tasks were settled after runs on seeds 0 to 2 in which MESU 
 illustration, not a ranking.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from mesu.data import digits
 from mesu.experiments import permuted
-from mesu.experiments.table import Row
 from mesu.streams import Permuted
 
 
@@ -30,8 +29,10 @@ class PermutedDigits:
     hidden: int = 100  # hidden units of the one layer
     samples: int = 10  # Monte Carlo samples of a training step
     test_samples: int = 10  # Monte Carlo samples of a prediction
-    memory: float = 50_000  # N of MESU, in updates: seven tasks
+    all_tasks_every: int = 1  # tasks between tests on all tasks so far; the last five are tested after each
+    memory: tuple[float, ...] = (50_000,)  # N of MESU, in updates: seven tasks
     prior_std: float = 0.4  # prior of MESU
+    max_step: float | None = None  # trust region of MESU and FOO-VB, in units of sigma; none
     update: str = "exact"  # MESU's step: exact or paper
     estimator: str = "local"  # how MESU and FOO-VB draw: local or weights
     sgd_lr: float = 0.002  # learning rate of SGD
@@ -45,12 +46,28 @@ class PermutedDigits:
     si_strength: float = 0.003  # its c
 
     name = "permuted-digits"
+    stage_name = "tasks"
+    scales: ClassVar[dict[str, dict[str, Any]]] = {
+        "smoke": {"tasks": 3, "seeds": 1, "epochs": 1, "hidden": 20},  # seconds: does it run?
+        "small": {},  # about a minute
+        "paper": {"seeds": 5},  # the paper has no digits; five seeds, as it has everywhere
+    }
 
     def check(self) -> None:
         """Refuse settings that cannot run, before anything is started."""
         permuted.check(self, digits())
 
-    def rows(self, learner: str, seed: int, task_done: Callable[[], None] = lambda: None) -> Iterator[Row]:
-        """Train one learner with one seed; see `permuted.rows`. The outliers are the digits in an order never learned."""
+    @property
+    def contestants(self) -> tuple[str, ...]:
+        """The learners, MESU once for each memory."""
+        return permuted.contestants(self)
+
+    @property
+    def stages(self) -> int:
+        """One a task."""
+        return self.tasks
+
+    def trial(self, contestant: str, seed: int) -> permuted.PermutedTrial:
+        """One learner with one seed; the outliers are the digits in an order never learned."""
         stream = Permuted(digits(), self.tasks, seed)
-        return permuted.rows(self, stream, stream.unseen().x_test, learner, seed, task_done)
+        return permuted.PermutedTrial(self, stream, stream.unseen().x_test, contestant, seed)

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from mesu import measures
+from mesu.experiments.published import published
 
 
 class Row(NamedTuple):
@@ -41,7 +42,7 @@ def as_table(rows: Iterable[Row]) -> pl.DataFrame:
 
 def accuracy_matrix(table: pl.DataFrame, learner: str, seed: int) -> np.ndarray:
     """Accuracy on each task (columns) after each task (rows) of one run; NaN where it was not measured."""
-    rows = table.filter(learner=learner, seed=seed, measure="accuracy")
+    rows = table.filter(pl.col("on_task").is_not_null(), learner=learner, seed=seed, measure="accuracy")
     tasks = int(rows["after_task"].max()) + 1  # type: ignore[arg-type]
     matrix = np.full((tasks, tasks), np.nan)
     matrix[rows["after_task"].to_numpy(), rows["on_task"].to_numpy()] = rows["value"].to_numpy()
@@ -49,33 +50,53 @@ def accuracy_matrix(table: pl.DataFrame, learner: str, seed: int) -> np.ndarray:
 
 
 def summarise(table: pl.DataFrame) -> dict[str, dict[str, dict[str, float | int | None]]]:
-    """For each learner and measure: mean and standard deviation over the seeds, and how many there are."""
+    """For each learner and measure: mean and standard deviation over the seeds, how many there are, the paper's number.
+
+    None stands for what some seed did not measure, or measured as no finite number.
+    """
     summary: dict[str, dict[str, dict[str, float | int | None]]] = {}
+    experiment = str(table["experiment"][0])
     for learner in table["learner"].unique(maintain_order=True):
         seeds = sorted(table.filter(learner=learner)["seed"].unique())
         each = [_scores(table, learner, seed) for seed in seeds]
         summary[learner] = {
             name: {
-                "mean": float(np.mean([scores[name] for scores in each])),
-                "std": float(np.std([scores[name] for scores in each])),
+                "mean": _finite(np.mean([scores.get(name, np.nan) for scores in each])),
+                "std": _finite(np.std([scores.get(name, np.nan) for scores in each])),
                 "seeds": len(seeds),
-                "paper": None,
+                "paper": published(experiment, learner, name),
             }
-            for name in each[0]
+            for name in dict.fromkeys(name for scores in each for name in scores)
         }
+        if not _has_tasks(table, learner):
+            continue
         # the gap between first and last task is a few test examples, so it is taken of the seeds' mean
         mean_matrix = np.mean([accuracy_matrix(table, learner, seed) for seed in seeds], axis=0)
-        rigidity = measures.memory_rigidity(mean_matrix)
         summary[learner]["rigidity"] = {
-            "mean": rigidity if np.isfinite(rigidity) else None,
+            "mean": _finite(measures.memory_rigidity(mean_matrix)),
             "std": None,
             "seeds": len(seeds),
-            "paper": None,
+            "paper": published(experiment, learner, "rigidity"),
         }
     return summary
 
 
+def _finite(value: float | np.floating) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _has_tasks(table: pl.DataFrame, learner: str) -> bool:
+    """Whether a learner was tested on single tasks, so that there is an accuracy matrix."""
+    return not table.filter(pl.col("on_task").is_not_null(), learner=learner, measure="accuracy").is_empty()
+
+
 def _scores(table: pl.DataFrame, learner: str, seed: int) -> dict[str, float]:
+    """The numbers of one run: scores of its accuracy matrix, if it has one, and every other measure's last value."""
+    own = table.filter(pl.col("on_task").is_null(), learner=learner, seed=seed)
+    last = own.group_by("measure", maintain_order=True).last()
+    values = dict(zip(last["measure"], last["value"], strict=True))
+    if not _has_tasks(table, learner):
+        return values
     matrix = accuracy_matrix(table, learner, seed)
     scores = {
         "last_five_accuracy": measures.window_accuracy(matrix, 5),
@@ -85,9 +106,4 @@ def _scores(table: pl.DataFrame, learner: str, seed: int) -> dict[str, float]:
         "plasticity": measures.plasticity(matrix),
         "forgetting": measures.forgetting(matrix),
     }
-    final = table.filter(learner=learner, seed=seed, after_task=len(matrix) - 1)
-    for name in ("ood_auroc", "calibration_error"):
-        values = final.filter(measure=name)["value"]
-        if len(values):
-            scores[name] = float(values[0])
-    return scores
+    return scores | values

@@ -1,5 +1,6 @@
 """A posterior that learns a stream one example at a time, with no boundaries: compiled where it can be."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import torch
 
 from mesu.engine import PosteriorEngine, why_not
 from mesu.engine.stream import warn_fallback
+from mesu.learners.state import restore, tensors_of
 from mesu.optim import PosteriorOptimizer
 from mesu.posterior import Bayesian
 from mesu.prediction import predict, summarise
@@ -59,3 +61,11 @@ class BayesianLearner:
         if self.engine is not None:
             return summarise(self.net, torch.from_numpy(self.engine.draw(x, samples)))
         return predict(self.net, torch.from_numpy(x), samples=samples)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Everything that a later update depends on, copied: `restore` goes on from it bit for bit."""
+        return tensors_of(self.net, self.optimizer)
+
+    def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Become what the learner was that gave these `tensors`."""
+        restore(self.net, self.optimizer, tensors)

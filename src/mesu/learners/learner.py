@@ -1,8 +1,10 @@
 """The contract between experiments and what they train."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
+from torch import Tensor
 
 
 class Learner(Protocol):
@@ -18,4 +20,12 @@ class Learner(Protocol):
 
     def predict(self, x: np.ndarray, samples: int) -> Any:
         """A `Prediction` (or, for regression, a `RegressionPrediction`), without learning anything."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that a later update depends on, copied."""
+        ...
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Become what the learner was that gave these `tensors`, bit for bit."""
         ...

@@ -1,5 +1,7 @@
 """A plain network under a weight rule (SGD, EWC, SI, ...), one example at a time, told of boundaries where it asks."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -8,6 +10,7 @@ from torch.func import functional_call, grad, vmap
 
 from mesu.engine import WeightEngine, why_not
 from mesu.engine.stream import warn_fallback
+from mesu.learners.state import restore, tensors_of
 from mesu.optim import EWC, SI, WeightOptimizer
 from mesu.prediction import Prediction, predict
 
@@ -20,22 +23,25 @@ class WeightLearner:
     Args:
         net: The network.
         optimizer: A weight rule on its parameters; `EWC` and `SI` consolidate at boundaries.
+        batch: Examples an update; their losses are summed.
     """
 
-    def __init__(self, net: nn.Module, optimizer: WeightOptimizer) -> None:
-        self.net, self.optimizer = net, optimizer
+    def __init__(self, net: nn.Module, optimizer: WeightOptimizer, batch: int = 1) -> None:
+        self.net, self.optimizer, self.batch = net, optimizer, batch
         reason = why_not(net, optimizer)
-        self.engine = WeightEngine(net, optimizer) if reason is None else None
+        self.engine = WeightEngine(net, optimizer, batch) if reason is None else None
         if reason is not None:
             warn_fallback(net, reason)
 
     def learn(self, x: np.ndarray, y: np.ndarray) -> None:
-        """One update for each example, in order."""
+        """One update for each `batch` examples, in order."""
         if self.engine is not None:
             self.engine.learn(x, y)
             return
-        for example, label in zip(torch.from_numpy(x).split(1), torch.from_numpy(y).split(1), strict=True):
-            F.cross_entropy(self.net(example), label).backward()
+        for examples, labels in zip(
+            torch.from_numpy(x).split(self.batch), torch.from_numpy(y).split(self.batch), strict=True
+        ):
+            F.cross_entropy(self.net(examples), labels, reduction="sum").backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
 
@@ -51,6 +57,14 @@ class WeightLearner:
     def predict(self, x: np.ndarray, samples: int) -> Prediction:
         """One answer: a deterministic network has aleatoric uncertainty only."""
         return predict(self.net, torch.from_numpy(x), samples=1)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Everything that a later update depends on, copied: `restore` goes on from it bit for bit."""
+        return tensors_of(self.net, self.optimizer)
+
+    def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Become what the learner was that gave these `tensors`."""
+        restore(self.net, self.optimizer, tensors)
 
 
 def fisher_diagonal(net: nn.Module, x: Tensor, y: Tensor) -> list[Tensor]:

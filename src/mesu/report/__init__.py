@@ -1,6 +1,8 @@
-"""Reports: figures and tables drawn from a run's table alone."""
+"""Reports: figures, tables and the page of a run, drawn from its table alone."""
 
+from mesu.report.markdown import write_markdown
+from mesu.report.page import paper_note, write, write_joined
 from mesu.report.permuted import permuted_figure
 from mesu.report.text import summary_table
 
-__all__ = ["permuted_figure", "summary_table"]
+__all__ = ["paper_note", "permuted_figure", "summary_table", "write", "write_joined", "write_markdown"]

@@ -1,47 +1,139 @@
-"""How figures look: one colour and one name for each learner, everywhere."""
+"""How figures look: one colour and one name for each learner, everywhere, by day and by night."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
+from math import inf, isfinite, log10
+from zlib import crc32
 
 import matplotlib as mpl
+from matplotlib.colors import to_hex, to_rgb
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart; MESU has the strongest colour.
 LEARNERS = {
     "mesu": ("MESU", "#D55E00"),
     "foo-vb": ("FOO-VB", "#0072B2"),
     "ewc-online": ("EWC Online", "#009E73"),
+    "ewc": ("EWC", "#009E73"),
     "si": ("SI", "#CC79A7"),
     "ewc-stream": ("EWC Stream", "#E69F00"),
     "sgd": ("SGD", "#7F7F7F"),
+    "adam": ("Adam", "#56B4E9"),
 }
+OTHERS = ("#56B4E9", "#8B6FB3", "#6B8E23")  # for learners that are not named above
+
+# MESU's colour by its memory, from a short one to one without end: all of them stand out on white and on black
+MEMORIES = (
+    (1e4, "#F2B8A8"),
+    (1.8e5, "#E87461"),
+    (3e5, "#D55E00"),
+    (6e5, "#C0304A"),
+    (1.2e6, "#A02070"),
+    (2.4e6, "#8040A8"),
+    (1e7, "#6F63D2"),
+)
+ENDLESS = 1e12  # updates: a memory that no run fills
+
+LONGEST = 22  # letters of a name in a picture
+
+INK, FAINT, GRID, PAPER = "#1f2328", "#57606a", "#e4e7eb", "#fefefe"
+# the same four in the dark: an SVG changes them itself, wherever it is shown
+NIGHT = {INK: "#e6e8eb", FAINT: "#a3abb5", GRID: "#343a42", PAPER: "#16181d"}
+
+
+def memory(learner: str) -> float | None:
+    """N of a contestant in a study of N, as `mesu-300000` and `mesu-inf` say it; None for all others."""
+    name, _, number = learner.partition("-")
+    try:
+        window = float(number)
+    except ValueError:
+        return None
+    return window if name == "mesu" and window > 0 else None
+
+
+def short_number(value: float) -> str:
+    """A number for people: 300,000, 10¹⁵, ∞."""
+    if not isfinite(value):
+        return "∞" if value == inf else str(value)
+    if value >= 1e7 and value == 10 ** round(log10(value)):
+        return "10" + str(round(log10(value))).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{value:,.15g}"
 
 
 def label(learner: str) -> str:
     """The name a reader knows."""
-    return LEARNERS.get(learner, (learner, ""))[0]
+    window = memory(learner)
+    return LEARNERS.get(learner, (learner, ""))[0] if window is None else f"MESU, N = {short_number(window)}"
+
+
+def short_label(learner: str) -> str:
+    """The name as pictures have room for it."""
+    name = label(learner)
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
 def colour(learner: str) -> str:
     """The learner's colour."""
-    return LEARNERS.get(learner, ("", "#000000"))[1]
+    window = memory(learner)
+    if window is not None:
+        return _memory_colour(window)
+    if learner in LEARNERS:
+        return LEARNERS[learner][1]
+    return OTHERS[crc32(learner.encode()) % len(OTHERS)]
+
+
+def _memory_colour(window: float) -> str:
+    window = min(max(window, MEMORIES[0][0]), MEMORIES[-1][0])
+    for (low, first), (high, second) in pairwise(MEMORIES):
+        if window <= high:
+            share = log10(window / low) / log10(high / low)
+            red, green, blue = (a + share * (b - a) for a, b in zip(to_rgb(first), to_rgb(second), strict=True))
+            return to_hex((red, green, blue))
+    return MEMORIES[-1][1]
+
+
+def line_style(learner: str) -> dict:
+    """How a learner's curve is drawn; dashed for a memory without end, which hides FOO-VB's curve otherwise."""
+    mine = learner.partition("-")[0] == "mesu"
+    endless = (memory(learner) or 0) >= ENDLESS
+    return {
+        "color": colour(learner),
+        "linewidth": 1.8 if mine else 1.2,
+        "linestyle": (0, (4, 2)) if endless else "-",
+        "zorder": 3 if mine else 2,
+    }
 
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Matplotlib settings for all figures; works without a screen."""
+    """Matplotlib settings for drawing and saving all figures; works without a screen."""
     with mpl.rc_context(
         {
+            "font.family": "DejaVu Sans",  # which matplotlib carries
             "font.size": 9,
+            "text.color": INK,
+            "axes.edgecolor": FAINT,
+            "axes.facecolor": PAPER,
+            "axes.labelcolor": INK,
             "axes.spines.top": False,
             "axes.spines.right": False,
-            "axes.titlesize": 9,
+            "axes.titlesize": 9.5,
             "axes.titlelocation": "left",
             "axes.grid": True,
             "axes.axisbelow": True,
-            "grid.color": "#e6e6e6",
+            "figure.facecolor": PAPER,
+            "grid.color": GRID,
             "legend.frameon": False,
+            "legend.fontsize": 8.5,
             "savefig.dpi": 160,
+            "savefig.facecolor": PAPER,
+            "svg.fonttype": "path",  # the same picture whatever fonts a reader has
             "svg.hashsalt": "mesu",  # the same table gives the same file
+            "text.parse_math": False,  # a learner may be called $x
+            "xtick.color": FAINT,
+            "xtick.labelcolor": INK,
+            "ytick.color": FAINT,
+            "ytick.labelcolor": INK,
         }
     ):
         yield

@@ -1,0 +1,117 @@
+"""What a published data set is: its arrays, to the byte, and who carries them."""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Unavailable(Exception):
+    """A source does not have the data; the message is the reason, in one line."""
+
+
+class DamagedData(ValueError):
+    """A file that a user or the cache offers as a data set holds something else."""
+
+
+class Source(Protocol):
+    """Somewhere that a data set can be had from."""
+
+    @property
+    def place(self) -> str:
+        """The source in a few words, for people."""
+        ...
+
+    @property
+    def here(self) -> bool:
+        """Whether it is on this machine, so that nothing needs to be downloaded."""
+        ...
+
+    def arrays(self, folder: Path) -> Arrays:
+        """Get and decode the arrays, with `folder`, an empty one, to work in.
+
+        Raises:
+            Unavailable: if it is not to be had from here.
+            ValueError: if what is here is not what it should be.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Array:
+    """One array of a published set."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    sha256: str | None  # of its bytes in C order; None if nobody has published it
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes it takes in memory."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def complaint(self, array: np.ndarray | None) -> str | None:
+        """What is wrong with an array that should be this one, or None."""
+        if array is None:
+            return "is missing"
+        if array.shape != self.shape:
+            return f"has shape {_times(array.shape)} where {_times(self.shape)} is right"
+        if array.dtype != np.dtype(self.dtype):
+            return f"has dtype {array.dtype} where {self.dtype} is right"
+        if self.sha256 and hashlib.sha256(array.tobytes()).hexdigest() != self.sha256:
+            return "has other bytes than it should (by SHA-256)"
+        return None
+
+    def __str__(self) -> str:
+        return f"{self.dtype}, {_times(self.shape)}"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A data set that anyone can have, the same to the byte wherever it comes from."""
+
+    name: str  # as the commands say it
+    title: str  # as people write it
+    what: str  # a few words on what it holds
+    contents: Mapping[str, Array]
+    sources: tuple[Source, ...]  # in the order to try them
+    ships_with: str | None = None  # a package that mesu needs anyway and that has it: nothing to fetch or keep
+    archive: str | None = None  # the file as its makers publish it, which may be put into MESU_DATA too
+
+    @property
+    def file(self) -> str:
+        """The name of the file that holds the arrays."""
+        return f"{self.name.replace('-', '_')}.npz"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all the arrays."""
+        return sum(array.nbytes for array in self.contents.values())
+
+    @property
+    def checkable(self) -> bool:
+        """Whether arrays of unknown origin can be told from the right ones."""
+        return all(array.sha256 for array in self.contents.values())
+
+    def complaints(self, arrays: Arrays) -> list[str]:
+        """What is wrong with these arrays, each complaint with the array's name; empty if they are the right ones."""
+        each = {name: array.complaint(arrays.get(name)) for name, array in self.contents.items()}
+        return [f"array {name} {complaint}" for name, complaint in each.items() if complaint]
+
+    def remedy(self) -> str:
+        """What a user can do who has the data from elsewhere."""
+        listed = ", ".join(f"{name} ({array})" for name, array in self.contents.items())
+        files = [f"a file {self.file} with the arrays {listed}"] if self.checkable else []
+        if self.archive:
+            files.append(f"the original archive {self.archive}")
+        return f"Put {', or '.join(files)} into a folder and set MESU_DATA to that folder"
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "a single number"

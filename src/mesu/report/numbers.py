@@ -1,0 +1,112 @@
+"""How measures are named and their numbers written, in the terminal and on the page."""
+
+from math import isfinite, log10
+from typing import NamedTuple
+
+MINUS, NOTHING = "\N{MINUS SIGN}", "\N{EN DASH}"
+
+
+class Measure(NamedTuple):
+    """How to show one measure."""
+
+    title: str
+    meaning: str = ""
+    percent: bool = False  # a fraction that is shown in per cent
+    digits: int = 3
+    better: str = ""  # "more", "less", or nothing to rank by
+
+
+MEASURES = {
+    "last_five_accuracy": Measure("last five", "accuracy at the end on the last five tasks", True, 1, "more"),
+    "running_five_accuracy": Measure(
+        "all along", "accuracy on the last five tasks after each task, mean over the stream", True, 1, "more"
+    ),
+    "newest_accuracy": Measure("newest", "accuracy at the end on the task just learned", True, 1, "more"),
+    "all_tasks_accuracy": Measure("all tasks", "accuracy at the end, mean over all tasks", True, 1, "more"),
+    "plasticity": Measure(
+        "when learned", "accuracy on each task right after learning it, mean over the stream", True, 1, "more"
+    ),
+    "forgetting": Measure(
+        "forgetting", "best accuracy measured on a task minus its accuracy at the end, mean over tasks", True, 1, "less"
+    ),
+    "accuracy": Measure("accuracy", "accuracy at the end", True, 1, "more"),
+    "ood_auroc": Measure(
+        "OOD AUROC",
+        "how well uncertainty tells outliers from the newest data, at the end: 0.5 is chance",
+        False,
+        3,
+        "more",
+    ),
+    "calibration_error": Measure(
+        "calibration error", "mean gap between confidence and accuracy, at the end", True, 1, "less"
+    ),
+    "mean_std": Measure("mean sigma", "standard deviation of the weights, mean over them, at the end", False, 4),
+    "rigidity": Measure(
+        "rigidity", "1 / |accuracy when learned, first task minus last task|, of the seeds' mean", False, 2, "more"
+    ),
+}
+
+
+def known(name: str) -> Measure:
+    """How to show a measure, also one that this file does not name."""
+    return MEASURES.get(name) or Measure(name.replace("_", " "))
+
+
+def heading(name: str) -> str:
+    """What stands above a measure's column."""
+    measure = known(name)
+    return f"{measure.title} %" if measure.percent else measure.title
+
+
+def number(name: str, value: float | None, more: int = 0, sign: bool = False) -> str:
+    """A value of a measure as people read it; a dash where there is none.
+
+    Args:
+        name: The measure.
+        value: Its value: a fraction where it is shown in per cent.
+        more: Digits beyond the usual.
+        sign: Also write a plus: for differences.
+    """
+    if value is None or not isfinite(value):
+        return NOTHING
+    measure = known(name)
+    shown, digits = (100 * value, measure.digits + more) if measure.percent else (value, measure.digits + more)
+    if not measure.percent and abs(shown) >= 10:  # 3.82, 49.3, 328
+        digits = max(0, digits - int(log10(abs(shown))))
+    return f"{shown:{'+' if sign else ''},.{digits}f}".replace("-", MINUS)
+
+
+def spread(name: str, score: dict, more: int = 0) -> str:
+    """Standard deviation over the seeds; nothing for one seed."""
+    return "" if score["seeds"] == 1 or score["std"] is None else number(name, score["std"], more)
+
+
+def mean_and_spread(name: str, score: dict) -> str:
+    """91.5±0.3, or 91.5 of a single seed."""
+    mean, std = number(name, score["mean"]), spread(name, score)
+    return f"{mean}±{std}" if std else mean
+
+
+def best(summary: dict, name: str) -> float | None:
+    """The best mean of a measure, of several learners."""
+    means = [scores[name]["mean"] for scores in summary.values() if name in scores]
+    means = [mean for mean in means if mean is not None and isfinite(mean)]
+    if len(means) < 2 or not known(name).better:
+        return None
+    return max(means) if known(name).better == "more" else min(means)
+
+
+def names(summary: dict) -> list[str]:
+    """All measures of a summary: those that `MEASURES` names, in its order, then the others."""
+    present = list(dict.fromkeys(name for scores in summary.values() for name in scores))
+    return [name for name in MEASURES if name in present] + [name for name in present if name not in MEASURES]
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: 63 s, 12 min 5 s, 1 h 3 min."""
+    if not isfinite(seconds):
+        return "not recorded"
+    if seconds < 100:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"
