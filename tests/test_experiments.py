@@ -13,8 +13,7 @@ from torch import nn
 import mesu
 from mesu import cli, measures, optim
 from mesu.data import digits
-from mesu.experiments import EXPERIMENTS, PermutedDigits
-from mesu.experiments import permuted
+from mesu.experiments import EXPERIMENTS, PermutedDigits, permuted
 from mesu.experiments.permuted import make_learner
 from mesu.experiments.table import Row, accuracy_matrix, as_table, summarise
 from mesu.learners import BayesianLearner, WeightLearner
@@ -168,7 +167,7 @@ def test_version_list_and_help(capsys):
     text = capsys.readouterr().out
     names = [field.name for field in fields(PermutedDigits)]
     for name in (*names, "scale", "settings_file", "out", "workers", "json"):
-        assert f"--{name.replace('_', '-')} " in text
+        assert f"--{name.replace('_', '-')}" in text
 
 
 def test_learners_by_name_are_what_they_say():

@@ -244,7 +244,7 @@ def test_the_spelled_command_gives_the_same_settings(learners, tmp_path, monkeyp
 
 # --- odd input ---
 
-ODD = "<script>alert('1')</script> & \"$x^\" [bold]"
+ODD = "$x^$ <script>alert('1')</script> & \"quoted\" [bold]"
 
 
 @pytest.fixture(scope="module")
@@ -474,8 +474,8 @@ def test_learners_have_names(learner, name, window):
 def test_learners_have_colours_of_their_own():
     together = ["mesu", "foo-vb", "ewc-online", "si", "ewc-stream", "sgd", "adam"]
     study = [f"mesu-{n}" for n in ("180000", "600000", "1200000", "2400000", "inf")]
-    assert len({colour(name) for name in [*together, *study]}) == len(together) + len(study)
-    assert colour("mesu-300000") == colour("mesu").lower()
+    assert len({colour(name).lower() for name in [*together, *study]}) == len(together) + len(study)
+    assert colour("mesu-300000").lower() == colour("mesu").lower()
     assert {colour(name) for name in together} <= {one for _, one in LEARNERS.values()}
     assert colour("never heard of") == colour("never heard of")
 

@@ -25,7 +25,7 @@ import mesu
 from mesu import checkpoints, cli, optim, runs
 from mesu.checkpoints import Checkpoint, Damaged, replacing
 from mesu.data import digits
-from mesu.experiments import PermutedDigits
+from mesu.experiments import EXPERIMENTS, PermutedDigits
 from mesu.experiments.permuted import make_learner
 from mesu.experiments.table import Row, as_table
 from mesu.learners import BayesianLearner, WeightLearner
@@ -179,7 +179,7 @@ import json, os, signal, sys
 import torch._dynamo  # which the first optimiser of each process would import
 from mesu import cli
 from mesu.data import digits
-from mesu.experiments import PermutedDigits
+from mesu.experiments import EXPERIMENTS, PermutedDigits
 torch.set_num_threads(1)
 for learner in ("mesu", "ewc-online"):  # loads the compiled loops
     list(PermutedDigits(hidden=8, test_samples=2).trial(learner, 0).stage(0))
@@ -957,6 +957,16 @@ def test_a_settings_file_gives_the_same_run_with_single_settings_changed(finishe
     assert asked("--settings-file", path) == TINY
     assert asked("--settings_file", path) == TINY
     assert asked(f"--settings-file={path}", "--tasks", 2) == replace(TINY, tasks=2)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_settings_of_every_experiment_and_scale_are_read_as_they_were_written(name, tmp_path):
+    for scale in ("smoke", "small", "paper"):
+        settings = EXPERIMENTS[name](**EXPERIMENTS[name].scales[scale])
+        run = Run.open(Run.create(settings, tmp_path).folder)
+        assert run.settings == settings
+        assert run.stages_done() == 0
+        assert len(run.jobs) == len(settings.contestants) * settings.seeds
 
 
 def test_settings_files_keep_an_endless_memory(tmp_path):

@@ -2,7 +2,6 @@
 
 from mesu.report.markdown import write_markdown
 from mesu.report.page import paper_note, write, write_joined
-from mesu.report.permuted import permuted_figure
 from mesu.report.text import summary_table
 
-__all__ = ["paper_note", "permuted_figure", "summary_table", "write", "write_joined", "write_markdown"]
+__all__ = ["paper_note", "summary_table", "write", "write_joined", "write_markdown"]

@@ -3,7 +3,6 @@
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from mesu.experiments.permuted import WINDOW
 from mesu.experiments.published import PERMUTED_MNIST, PERMUTED_MNIST_ALL_TASKS
@@ -19,7 +18,6 @@ from mesu.report.panels import (
     ends_in_words,
     in_words,
     lines,
-    overview,
     percent_axis,
     whole_numbers,
 )
@@ -98,11 +96,6 @@ def permuted_panels(table: pl.DataFrame) -> list[Panel]:
         ),
         *_study(experiment, summary),
     ]
-
-
-def permuted_figure(table: pl.DataFrame) -> Figure:
-    """All panels in one figure."""
-    return overview(permuted_panels(table))
 
 
 def _seeds(table: pl.DataFrame, learner: str) -> list[int]:
