@@ -210,9 +210,10 @@ class Command:
         self.process = int(self.server.stdout.readline())
 
     def signal(self, number):
-        """To the whole group, as a terminal does."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process, number)
+        """To the whole group, as a terminal does; not to whoever has its number after it was waited for."""
+        if self.code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process, number)
 
     def wait(self):
         if self.code is None:
