@@ -1,0 +1,57 @@
+"""The MNIST experiments at small scale: the true Hessian is true, sigma finds it, and without forgetting MESU is FOO-VB."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mesu.data.catalogue import published
+from mesu.data.finding import where
+from mesu.experiments.hessian import Hessian, agreement, true_diagonal
+from mesu.experiments.vanishing import Vanishing
+
+
+def needs(*names):
+    """Skip where a data set would have to be fetched."""
+    missing = [name for name in names if where(published(name)) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not on this machine: {', '.join(missing)} (mesu data get)")
+
+
+def test_the_true_diagonal_is_autograd_s():
+    rng = np.random.default_rng(0)
+    first, last, x = rng.normal(size=(5, 7)), rng.normal(size=(3, 5)), rng.normal(size=(40, 7))
+
+    def loss(weights):
+        h = torch.relu(torch.from_numpy(x @ first.T))
+        return F.cross_entropy(h @ weights.T, torch.zeros(40, dtype=torch.long))  # curvature does not see the label
+
+    whole = torch.autograd.functional.hessian(loss, torch.from_numpy(last))
+    expected = torch.einsum("kjkj->kj", whole).numpy()
+    assert true_diagonal(first, last, x) == pytest.approx(expected, rel=1e-9)
+
+
+def test_agreement_is_pearson_s_and_a_slope():
+    truth = np.array([1.0, 2.0, 4.0, 0.0])
+    assert agreement(3 * truth, truth) == pytest.approx({"pearson": 1.0, "slope": 1.0})
+    assert agreement(truth**2, truth)["slope"] == pytest.approx(2.0)
+    assert np.isnan(agreement(np.ones(4), truth)["pearson"])
+
+
+@needs("mnist")
+def test_sigma_finds_the_curvature():
+    settings = Hessian(steps=(1_000,), steps_per_stage=1_000)
+    values = {row.measure: row.value for row in settings.trial("mesu", 0).stage(0)}
+    assert 0.94 < values["pearson_1000"] < 0.99  # .964; the paper has .957
+
+
+@needs("mnist", "fashion-mnist")
+def test_without_forgetting_mesu_is_foo_vb_and_with_it_sigma_is_held():
+    settings = Vanishing(epochs=1, epochs_per_stage=1)
+    ends = {}
+    for contestant in ("mesu-180000", "mesu-1e+15", "foo-vb"):
+        ends[contestant] = {row.measure: row.value for row in settings.trial(contestant, 0).stage(0)}
+        assert ends[contestant]["accuracy"] > 0.93
+        assert ends[contestant]["ood_auroc"] > 0.85
+    endless, memory = ends["mesu-1e+15"]["mean_std"], ends["mesu-180000"]["mean_std"]
+    assert ends["foo-vb"]["mean_std"] == pytest.approx(endless, rel=0.002)  # .06504 and .06505
+    assert memory == pytest.approx(0.0621, rel=0.01)  # a narrow prior, 0.06, already pulls
