@@ -91,6 +91,15 @@ def test_a_run_twice_gives_the_same_table_and_the_same_bytes(finished, tmp_path)
     assert not table.equals(Run.create(replace(TINY, seeds=2), tmp_path).execute(workers=1))
 
 
+def test_the_table_is_what_the_stages_gave(finished):
+    _, table = finished
+    rows = []
+    for learner in LEARNERS:
+        trial = TINY.trial(learner, 0)
+        rows += [row for stage in range(TINY.stages) for row in trial.stage(stage)]
+    assert as_table(rows).equals(table)
+
+
 def test_the_table_is_all_learners_and_seeds_in_order_whoever_else_takes_part(finished, tmp_path):
     _, table = finished
     alone = Run.create(replace(TINY, learners=("si",), seeds=2), tmp_path).execute(workers=1)
