@@ -126,12 +126,15 @@ RATES = {"lr_mean": 0.9, "lr_std": 1.1}
 SETTINGS = {"memory": 500, "prior_mean": 0.1, "prior_std": 0.5, **RATES}
 RULES = {
     "exact": lambda net: mesu.MESU(net, **SETTINGS),
-    "paper": lambda net: mesu.MESU(net, update="paper", max_step=0.5, **SETTINGS),
+    "paper": lambda net: mesu.MESU(net, update="paper", max_step=0.2, **SETTINGS),
     "foo-vb": lambda net: mesu.FOOVB(net, **RATES),
 }
 # Hidden layers; widths that leave a remainder when units are taken by four, five, eight or sixteen.
 DEPTHS = {0: (7, 3), 1: (7, 6, 3), 2: (7, 6, 9, 3), 3: (7, 6, 9, 11, 3), 4: (7, 6, 9, 11, 6, 3)}
-WIDE = (21, 16, 33, 7)
+WIDTHS = {
+    "wide": (21, 33, 16, 7),  # vectors of sixteen, whole and in part; units a multiple of four
+    "vast": (9, 70, 55, 3),  # four vectors at once and one left over; more units than are taken together
+}
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -152,11 +155,13 @@ def test_a_single_layer_learns_the_same_both_ways(estimator, bias):
 
 
 @pytest.mark.parametrize(
-    ("estimator", "samples"), [("local", 1), ("local", 3), ("local", 10), ("local", 16), ("local", 17), ("weights", 10)]
+    ("width", "estimator", "samples"),
+    [*(("wide", "local", samples) for samples in (1, 3, 10, 16, 17)), ("wide", "weights", 10), ("vast", "local", 10)],
 )
-def test_wide_layers_and_many_samples_learn_the_same_both_ways(estimator, samples):
-    module = lively(perceptron(WIDE))
-    mine, theirs, _ = three_ways(module, WIDE, estimator, RULES["exact"], samples=samples, at_once=samples > 1)
+def test_wide_layers_and_many_samples_learn_the_same_both_ways(width, estimator, samples):
+    sizes = WIDTHS[width]
+    module = lively(perceptron(sizes))
+    mine, theirs, _ = three_ways(module, sizes, estimator, RULES["exact"], samples=samples, at_once=samples > 1)
     assert apart(mine, theirs) < 1e-9
 
 
@@ -247,8 +252,8 @@ def test_weight_rules_learn_the_same_both_ways_with_boundaries(rule, depth, bias
 
 @pytest.mark.parametrize("rule", WEIGHT_RULES)
 def test_weight_rules_learn_batches_with_tanh_and_wide_layers_the_same_both_ways(rule):
-    net = lively(perceptron(WIDE, activation=nn.Tanh))
-    mine, theirs, _ = weights_three_ways(net, WIDE, WEIGHT_RULES[rule], batch=6)
+    net = lively(perceptron(WIDTHS["wide"], activation=nn.Tanh))
+    mine, theirs, _ = weights_three_ways(net, WIDTHS["wide"], WEIGHT_RULES[rule], batch=6)
     assert apart(mine, theirs) < 1e-9
 
 
