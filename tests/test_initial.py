@@ -83,6 +83,40 @@ def test_keep_keeps_the_weights():
     assert torch.allclose(drawn(layer, "keep", "bias").std, torch.full((4,), KEEP_SCALE / 5))
 
 
+def test_an_example_moves_its_own_unit_by_the_same_share_whatever_the_size_of_inputs():
+    # sigma^2 |x|^2 is the same: of the first layer by its inputs' size, of the others for inputs of size one
+    module = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Flatten(), nn.Linear(16, 3))
+    plain, large = (mesu.Bayesian(module, input_scale=scale, seed=0) for scale in (1.0, 50.0))
+    x = 50 * torch.ones(18)
+    assert float(next(large.pairs("0.weight")).std.detach().max() ** 2 * x.square().sum()) == pytest.approx(
+        KEEP_SCALE**2
+    )
+    for a, b in zip(plain.pairs("2"), large.pairs("2"), strict=True):
+        assert torch.equal(a.std, b.std)
+    for a, b in zip(plain.pairs(), large.pairs(), strict=True):
+        assert torch.equal(a.mean, b.mean)
+
+
+@pytest.mark.parametrize("init", ["mnist", "cifar"])
+def test_the_paper_s_starts_do_not_look_at_the_inputs(init):
+    a, b = (mesu.Bayesian(nn.Linear(3, 2), init=init, input_scale=s, seed=0) for s in (1.0, 7.0))
+    assert all(torch.equal(p.std, q.std) for p, q in zip(a.pairs(), b.pairs(), strict=True))
+
+
+@pytest.mark.parametrize("init", ["keep", "mnist", "cifar"])
+def test_init_scale_multiplies_the_named_sigma(init):
+    plain, narrow = (mesu.Bayesian(nn.Linear(5, 4), init=init, init_scale=s, seed=3) for s in (1.0, 0.2))
+    for a, b in zip(plain.pairs(), narrow.pairs(), strict=True):
+        assert torch.allclose(b.std, 0.2 * a.std)
+
+
+@pytest.mark.parametrize("name", ["init_scale", "input_scale"])
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
+def test_scales_must_be_positive(name, scale):
+    with pytest.raises(ValueError, match=f"{name} .* got {scale!r}"):
+        mesu.Bayesian(nn.Linear(2, 2), **{name: scale})
+
+
 @pytest.mark.parametrize("init", ["keep", "mnist", "cifar"])
 def test_gains_keep_their_means(init):
     for pair in mesu.Bayesian(nn.LayerNorm(16), init=init, seed=0).pairs():

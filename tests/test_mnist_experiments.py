@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from mesu.data import mnist
 from mesu.data.catalogue import published
 from mesu.data.finding import where
 from mesu.experiments.hessian import Hessian, agreement, true_diagonal
@@ -32,16 +33,36 @@ def test_the_true_diagonal_is_autograd_s():
 
 def test_agreement_is_pearson_s_and_a_slope():
     truth = np.array([1.0, 2.0, 4.0, 0.0])
-    assert agreement(3 * truth, truth) == pytest.approx({"pearson": 1.0, "slope": 1.0})
+    assert agreement(3 * truth, truth) == pytest.approx({"pearson": 1.0, "slope": 1.0, "resolved": 0.75})
     assert agreement(truth**2, truth)["slope"] == pytest.approx(2.0)
     assert np.isnan(agreement(np.ones(4), truth)["pearson"])
 
 
+def test_the_slope_is_of_weights_that_can_be_told_from_the_prior():
+    truth, estimate = np.array([1e-9, 1.0, 2.0, 4.0]), np.array([1.0, 1.0, 2.0, 4.0])
+    assert agreement(estimate, truth)["slope"] < 0.2
+    assert agreement(estimate, truth, resolution=1e-6) == pytest.approx(
+        {"pearson": np.corrcoef(estimate, truth)[0, 1], "slope": 1.0, "resolved": 0.75}
+    )
+
+
 @needs("mnist")
 def test_sigma_finds_the_curvature():
-    settings = Hessian(steps=(1_000,), steps_per_stage=1_000)
+    settings = Hessian(steps=(1_000,), steps_per_stage=1_000, truth_samples=20)
     values = {row.measure: row.value for row in settings.trial("mesu", 0).stage(0)}
-    assert 0.94 < values["pearson_1000"] < 0.99  # .964; the paper has .957
+    assert 0.94 < values["pearson_at_mean_1000"] < 0.99  # .964; the paper has .957
+    assert 0.94 < values["pearson_1000"] < 0.99
+
+
+@needs("mnist")
+def test_the_truth_of_a_certain_posterior_is_that_of_its_means():
+    trial = Hessian(truth_samples=10).trial("mesu", 0)
+    unsure = trial.truth(0)
+    for pair in trial.model.net.pairs():
+        pair.std.data.fill_(1e-7)
+    at_mean = true_diagonal(*trial.weights(), mnist().x_train) * 32
+    assert trial.truth(0) == pytest.approx(at_mean, rel=1e-4)
+    assert unsure != pytest.approx(at_mean, rel=0.5)
 
 
 @needs("mnist", "fashion-mnist")

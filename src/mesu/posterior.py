@@ -25,6 +25,7 @@ from mesu import initial
 from mesu.layers import LOCAL_TWIN, Local
 from mesu.likelihood import Likelihood, describe_bad, named
 from mesu.noise import Noise
+from mesu.rules.checks import positive
 
 ESTIMATORS = ("weights", "local")
 BATCHNORM = (nn.modules.batchnorm._BatchNorm,)
@@ -59,6 +60,9 @@ class Bayesian(nn.Module):
         init: ``"keep"`` starts from the module's own weights, trained or not; ``"mnist"`` and ``"cifar"`` are the
             paper's two initialisations (see `mesu.initial`).
         init_std: One starting sigma for every weight, instead of the one that `init` names.
+        init_scale: What the sigma that `init` names is multiplied by. Below 1 for features of a trained network and for data
+            seen many times (docs/start.md): what is there is then kept, and less is learned from each example.
+        input_scale: Size (root mean square) of the inputs, where it is far from 1: the first layer's sigma is divided by it.
         deterministic: Names of parameters or submodules to leave out (``"embedding"``, ``"*.bias"``).
         batchnorm: ``"refuse"`` or ``"freeze"``. Batch normalisation mixes examples and keeps running averages that no
             posterior covers; frozen, it uses the averages it came with and its gains stay deterministic.
@@ -82,6 +86,8 @@ class Bayesian(nn.Module):
         estimator: str = "local",
         init: str = "keep",
         init_std: float | None = None,
+        init_scale: float = 1.0,
+        input_scale: float = 1.0,
         deterministic: Iterable[str] = (),
         batchnorm: str = "refuse",
         likelihood: str | Likelihood = "categorical",
@@ -99,6 +105,8 @@ class Bayesian(nn.Module):
         self.estimator = estimator
         self.init = init
         self.init_std = init_std
+        self.init_scale = positive("init_scale", init_scale)
+        self.input_scale = positive("input_scale", input_scale)
         self.batchnorm = batchnorm
         self.vectorize = vectorize
         self.likelihood = named(likelihood, noise_std)
@@ -179,9 +187,11 @@ class Bayesian(nn.Module):
                 covered.append(name)
         if unused:
             raise ValueError(f"deterministic={sorted(unused)[0]!r} matches no parameter of the module")
+        _, first = self._first_layer()
         for name in covered:
             owner, leaf = owners[name][0]
-            mean, std = initial.start(owner, leaf, self.init, self.init_std, self.noise)
+            scale = self.input_scale if owner is first else 1.0
+            mean, std = initial.start(owner, leaf, self.init, self.init_std, self.noise, self.init_scale, scale)
             getattr(owner, leaf).data = mean
             owner.register_parameter(leaf + "_std", nn.Parameter(std))
         self._covered += covered
@@ -323,11 +333,15 @@ class Bayesian(nn.Module):
             return self.vectorize
         return not any(isinstance(m, LOOPED) for m in self.module.modules())
 
+    def _first_layer(self) -> tuple[str, nn.Linear | nn.modules.conv._ConvNd | None]:
+        """The layer that meets the inputs, by the order in which the module names its parts."""
+        layers = ((n, m) for n, m in self.module.named_modules() if isinstance(m, (nn.Linear, *CONVOLUTION)))
+        return next(layers, ("", None))
+
     def _explain(self, args: tuple, message: str) -> None:
         """Raise a `ValueError` if the network failed because its input has the wrong width."""
         x = args[0] if args and isinstance(args[0], Tensor) else None
-        layers = ((n, m) for n, m in self.module.named_modules() if isinstance(m, (nn.Linear, *CONVOLUTION)))
-        name, first = next(layers, ("", None))
+        name, first = self._first_layer()
         if x is None or first is None:
             return
         if isinstance(first, nn.Linear):

@@ -1,11 +1,14 @@
 """Sigma against curvature (Supplementary Note 1): what each learner holds a weight's importance to be, and the true Hessian.
 
 MNIST, batches of 32. After 1,000 to 1,000,000 updates the estimates for the 500 weights of the last layer are compared with
-the diagonal of the true Hessian of the loss, summed over a batch, at the learner's own (mean) weights:
+the diagonal of the true Hessian of the loss, summed over a batch:
 
     MESU    (1/sigma^2 - 1/sigma_prior^2) / N      (the limit of Proposition 5)
     FOO-VB  1 / (t sigma^2)                        (eq. for N = infinity)
     EWC     the Fisher diagonal                    SI   path / (moved^2 + xi)
+
+What sigma knows of is the Hessian averaged over the posterior, H_D = E[d2 L / d w2] (the lemma behind Proposition 5), so
+that is the truth here; the Hessian at the mean weights stands beside it. A deterministic network has but the one.
 """
 
 from collections.abc import Iterator
@@ -25,6 +28,9 @@ from mesu.learners import BayesianLearner, WeightLearner
 from mesu.learners.weights import fisher_diagonal
 from mesu.posterior import Bayesian
 
+PARTS = 10  # of the data: networks drawn from the posterior take turns on them, as the average is over both
+START = 2.0  # the last layer's first sigma, times sqrt(hidden units), in the start called "mnist"
+
 
 @dataclass(frozen=True)
 class Hessian:
@@ -37,6 +43,7 @@ class Hessian:
     batch: int = 32  # examples an update; their losses are summed
     hidden: int = 50  # hidden units of the one layer
     samples: int = 20  # Monte Carlo samples of a training step
+    truth_samples: int = 100  # networks drawn from the posterior whose Hessians are averaged
     memory: float = 100_000  # N of MESU, in updates
     prior_std: float = 1.0  # prior of MESU
     max_step: float | None = 0.05  # trust region of MESU and FOO-VB, in units of sigma
@@ -48,7 +55,7 @@ class Hessian:
     name = "hessian"
     stage_name = "stages"
     scales: ClassVar[dict[str, dict[str, Any]]] = {
-        "smoke": {"steps": (100,), "steps_per_stage": 100},
+        "smoke": {"steps": (100,), "steps_per_stage": 100, "truth_samples": 10},
         "small": {"steps": (1_000, 10_000, 100_000)},
         "paper": {},
     }
@@ -71,7 +78,7 @@ class Hessian:
 
     def check(self) -> None:
         """Refuse settings that cannot run, before anything is started."""
-        for name in ("seeds", "batch", "hidden", "samples", "steps_per_stage"):
+        for name in ("seeds", "batch", "hidden", "samples", "truth_samples", "steps_per_stage"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
         if not self.steps or min(self.steps) < 1:
@@ -91,7 +98,7 @@ class HessianTrial(LearnerTrial):
 
     def __init__(self, settings: Hessian, contestant: str, seed: int) -> None:
         torch.set_num_threads(1)  # learners and seeds run side by side: more threads only wait for each other
-        self.settings, self.contestant = settings, contestant
+        self.settings, self.contestant, self.seed = settings, contestant, seed
         self.model = make_learner(settings, contestant, seed)
         self.row = partial(Row, settings.name, contestant, seed)
 
@@ -105,14 +112,46 @@ class HessianTrial(LearnerTrial):
             self.model.learn(data.x_train[first : first + count], data.y_train[first : first + count])
             at += count
         if ends[index] in self.settings.steps:
-            estimate = self.estimate(ends[index])
-            truth = true_diagonal(*self.weights(), data.x_train) * batch
-            row = partial(self.row, ends[index], index)
-            for weight, (a, b) in enumerate(zip(estimate.ravel(), truth.ravel(), strict=True)):
-                yield row(weight, "estimate", float(a))
-                yield row(weight, "hessian", float(b))
-            for name, value in agreement(estimate.ravel(), truth.ravel()).items():
-                yield row(None, f"{name}_{ends[index]}", value)
+            yield from self.compare(ends[index], index)
+
+    def compare(self, step: int, index: int) -> Iterator[Row]:
+        """The estimate and the truth of every weight, and how well they agree."""
+        row = partial(self.row, step, index)
+        estimate = self.estimate(step)
+        truths = {"hessian": self.truth(step)}
+        if isinstance(self.model, BayesianLearner):
+            truths["hessian_at_mean"] = true_diagonal(*self.weights(), mnist().x_train) * self.settings.batch
+        for name, values in {"estimate": estimate, **truths}.items():
+            for weight, value in enumerate(values.ravel()):
+                yield row(weight, name, float(value))
+        for truth, ending in zip(truths.values(), ("", "_at_mean"), strict=False):
+            for name, value in agreement(estimate, truth, self.resolution(step)).items():
+                yield row(None, f"{name}{ending}_{step}", value)
+
+    def truth(self, step: int) -> np.ndarray:
+        """The Hessian's diagonal for a batch, averaged over networks drawn from the posterior."""
+        first, last = self.weights()
+        x, batch = mnist().x_train, self.settings.batch
+        if not isinstance(self.model, BayesianLearner):
+            return true_diagonal(first, last, x) * batch
+        rng = np.random.default_rng([self.seed, step])
+        stds = [pair.std.detach().double().numpy() for pair in self.model.net.pairs()]
+        parts, draws = np.array_split(x, PARTS), self.settings.truth_samples
+        total = np.zeros_like(last)
+        for draw in range(draws):
+            hidden, output = (
+                mean + std * rng.standard_normal(mean.shape) for mean, std in zip((first, last), stds, strict=True)
+            )
+            total += true_diagonal(hidden, output, parts[draw % PARTS])
+        return total * (batch / draws)
+
+    def resolution(self, step: int) -> float:
+        """The smallest Hessian that a learner can tell: below it, the start or the prior outweighs all evidence."""
+        if self.contestant == "mesu":
+            return self.settings.prior_std**-2 / self.settings.memory
+        if self.contestant == "foo-vb":
+            return self.settings.hidden / START**2 / step
+        return 0.0
 
     def weights(self) -> tuple[np.ndarray, np.ndarray]:
         """The (mean) weights of both layers."""
@@ -175,10 +214,12 @@ def true_diagonal(first: np.ndarray, last: np.ndarray, x: np.ndarray) -> np.ndar
     return total / len(x)
 
 
-def agreement(estimate: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Pearson's correlation, and the slope of the logarithms where both are positive."""
+def agreement(estimate: np.ndarray, truth: np.ndarray, resolution: float = 0.0) -> dict[str, float]:
+    """Pearson's correlation over all weights; the slope of the logarithms over those whose Hessian is above `resolution`."""
+    estimate, truth = estimate.ravel(), truth.ravel()
+    told = (estimate > 0) & (truth > resolution)
+    share = {"resolved": float(told.mean())}
     if estimate.std() == 0 or truth.std() == 0:
-        return {"pearson": float("nan"), "slope": float("nan")}
-    both = (estimate > 0) & (truth > 0)
-    slope = np.polyfit(np.log(truth[both]), np.log(estimate[both]), 1)[0] if both.sum() > 1 else float("nan")
-    return {"pearson": float(np.corrcoef(estimate, truth)[0, 1]), "slope": float(slope)}
+        return {"pearson": float("nan"), "slope": float("nan")} | share
+    slope = np.polyfit(np.log(truth[told]), np.log(estimate[told]), 1)[0] if told.sum() > 1 else float("nan")
+    return {"pearson": float(np.corrcoef(estimate, truth)[0, 1]), "slope": float(slope)} | share

@@ -42,7 +42,7 @@ def hessian_panels(table: pl.DataFrame) -> list[Panel]:
 
 def _agreement(table: pl.DataFrame, learner: str) -> tuple[np.ndarray, np.ndarray]:
     """Steps, and the correlation there of each seed."""
-    rows = table.filter(pl.col("measure").str.starts_with("pearson_"), learner=learner)
+    rows = table.filter(pl.col("measure").str.contains(r"^pearson_\d+$"), learner=learner)
     steps = np.unique(rows["step"].to_numpy())
     return steps, np.array([rows.filter(step=int(step))["value"].to_numpy() for step in steps])
 

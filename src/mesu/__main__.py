@@ -1,0 +1,5 @@
+"""`python -m mesu` is `mesu`."""
+
+from mesu.cli import main
+
+main()
