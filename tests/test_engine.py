@@ -206,6 +206,7 @@ WEIGHT_RULES = {
     "ewc-online": lambda p: optim.EWCOnline(p, 0.03, 2.0, 0.2),
     "ewc-stream": lambda p: optim.EWCStream(p, 0.03, 1.0, 0.2),
     "si": lambda p: optim.SI(p, 0.03, 0.1),
+    "si-per-task": lambda p: optim.SIPerTask(p, 0.03, 0.1),
 }
 
 

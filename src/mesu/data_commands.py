@@ -1,11 +1,12 @@
-"""`mesu data`: list the data sets, get them, verify them; and how fetching looks in a terminal."""
+"""`mesu data`: list the data sets, get or make them, verify them; and how fetching looks in a terminal."""
 
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from json import dumps
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import tyro
 from rich.console import Console
@@ -14,9 +15,11 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 
+from mesu.data.animals import ANIMALS
 from mesu.data.catalogue import CATALOGUE, published
 from mesu.data.finding import cache_folder, data_folder, find, verify, where
-from mesu.data.progress import Progress, shown_by
+from mesu.data.photographs import BATCH, DEFAULT_NETWORK, make_features
+from mesu.data.progress import Progress, progress, shown_by
 from mesu.data.published import Published, Unavailable
 
 FAILED = 2
@@ -55,31 +58,46 @@ def list_data(json: bool = False) -> None:
 
 def _advice(known: Published) -> str:
     if not known.sources:
-        return f"not here: put {known.file} into MESU_DATA"
+        return f"put {known.file} into MESU_DATA"
     at_hand = next((f" reads {source.place}" for source in known.sources if source.here), "")
-    return f"not here: mesu data get {known.name}{at_hand}"
+    return f"mesu data get {known.name}{at_hand}"
 
 
-def get(names: tyro.conf.Positional[tuple[str, ...]], json: bool = False) -> None:
-    """Get data sets by name, unless they are here; every array is checked.
+def get(
+    names: tyro.conf.Positional[tuple[str, ...]],
+    images: Path | None = None,
+    network: Literal["effnetlite0", "resnet18"] = DEFAULT_NETWORK,
+    weights: Path | None = None,
+    batch: int = BATCH,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Get data sets by name, unless they are here, every array checked; or make features of your own photographs.
 
     Args:
-        names: Data sets, as `mesu data list` names them.
+        names: Data sets, as `mesu data list` names them; or animals, with --images.
+        images: Folder of photographs to make features of: a folder for each of the twenty species and one named Whale, or
+            folders train and test with those inside.
+        network: The network that makes them. The weights of effnetlite0 are fetched; resnet18 needs --weights.
+        weights: State dict of the network, .pth or .safetensors.
+        batch: Photographs that the network sees at once.
+        out: Folder for the file of features, instead of the cache.
         json: Print one JSON object on standard output instead of lines.
     """
     if not names:
         raise ValueError(f"say which data set to get: {', '.join(CATALOGUE)}")
-    wanted = [published(name) for name in names]
-    results: list[dict[str, Any]] = []
-    with live_progress():
-        for known in wanted:
-            began = time.monotonic()
-            result: dict[str, Any] = {"name": known.name, "where": None, "error": None}
-            try:
-                result["where"] = find(known)[0]
-            except (ValueError, OSError) as error:
-                result["error"] = str(error)
-            results.append(result | {"seconds": round(time.monotonic() - began, 1)})
+    if images is not None:
+        if names != ("animals",):
+            raise ValueError(
+                f"--images is for animals alone, got {' '.join(names)}: mesu data get animals --images FOLDER"
+            )
+        results = [_get_photographs(images, network, weights, batch, out)]
+    else:
+        if (network, weights, batch, out) != (DEFAULT_NETWORK, None, BATCH, None):
+            raise ValueError("--network, --weights, --batch and --out are for photographs: add --images FOLDER")
+        if "animals" in names:
+            raise ValueError(_which_animals())
+        results = _get_published([published(name) for name in names])
     if json:
         print(dumps({"sets": results}))
     console, errors = Console(), Console(stderr=True)
@@ -90,6 +108,46 @@ def get(names: tyro.conf.Positional[tuple[str, ...]], json: bool = False) -> Non
             console.print(f"{result['name']}  {escape(result['where'])}", highlight=False, soft_wrap=True)
     if any(result["error"] for result in results):
         sys.exit(FAILED)
+
+
+def _get_published(wanted: list[Published]) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = []
+    with live_progress():
+        for known in wanted:
+            began = time.monotonic()
+            result: dict[str, Any] = {"name": known.name, "where": None, "error": None}
+            try:
+                result["where"] = find(known)[0]
+            except (ValueError, OSError) as error:
+                result["error"] = str(error)
+            results.append(result | {"seconds": round(time.monotonic() - began, 1)})
+    return results
+
+
+def _get_photographs(images: Path, network: str, weights: Path | None, batch: int, out: Path | None) -> dict[str, Any]:
+    began = time.monotonic()
+    result: dict[str, Any] = {"name": "animals", "where": None, "error": None}
+    with live_progress():
+        try:
+            made = make_features(images, network, weights, out, batch)
+        except (ValueError, OSError) as error:
+            return result | {"error": str(error), "seconds": round(time.monotonic() - began, 1)}
+        counts = made.counts
+        progress().say(
+            f"{counts['train']} photographs to learn, {counts['test']} to test, {counts['ood']} of strangers; "
+            f"{len(made.skipped)} skipped that could not be read"
+        )
+    skipped = [str(path) for path in made.skipped]
+    result |= {"where": str(made.path), "photographs": counts, "skipped": skipped}
+    return result | {"seconds": round(time.monotonic() - began, 1)}
+
+
+def _which_animals() -> str:
+    sets = " and ".join(f"{known.name} ({known.what})" for known in ANIMALS.values())
+    return (
+        f"animals is {sets}: features of the photographs in the paper, each a file to put into MESU_DATA. "
+        f"To make features of your own photographs: mesu data get animals --images FOLDER"
+    )
 
 
 def verify_data(names: tyro.conf.Positional[tuple[str, ...]] = (), json: bool = False) -> None:

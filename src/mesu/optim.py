@@ -5,7 +5,7 @@ step leaves the network as it was. Posterior rules (`MESU`, `FOOVB`, ...) keep n
 sigma, and that is in the network; weight rules (`EWC`, `SI`, ...) keep their importances in `optimizer.state`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -15,6 +15,8 @@ from torch.optim import Optimizer
 from mesu import rules
 from mesu.posterior import Bayesian, Pair
 from mesu.rules import Gaussian
+
+Inner = Callable[..., Optimizer] | None  # torch.optim.Adam and its like
 
 
 class StepRefused(ValueError):
@@ -234,14 +236,22 @@ class BayesianSynapse(PosteriorOptimizer):
 
 
 class WeightOptimizer(Optimizer):
-    """A weight rule as an optimiser, its `State` under the rule's own names in `optimizer.state`."""
+    """A weight rule as an optimiser, its `State` under the rule's own names in `optimizer.state`.
+
+    A rule steps down its own gradient, or lets another optimiser of torch's do so: with ``inner=torch.optim.Adam`` it only
+    adds its penalty to the gradient, and Adam moves the weights.
+    """
 
     file: Any  # the rule's module
 
-    def __init__(self, params: Iterable, **settings: float) -> None:
+    def __init__(self, params: Iterable, inner: Callable[..., Optimizer] | None = None, **settings: float) -> None:
         self.file.constants(**settings)  # refuses bad settings
         self.settings = tuple(settings)
+        self.inner: Optimizer | None = None
         super().__init__(params, dict(settings))
+        if inner is not None:
+            groups = [{"params": group["params"], "lr": group["lr"]} for group in self.param_groups]
+            self.inner = inner(groups, lr=settings["lr"])
 
     def constants(self, group: dict) -> Any:
         """The rule's constants with this group's settings."""
@@ -263,22 +273,60 @@ class WeightOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        moving = [
+            (parameter, self.rule_state(parameter), self.constants(group))
+            for group in self.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+        ]
+        if self.inner is not None:
+            self._follow(self.inner, moving)
+            return loss
         proposals = []
-        for group in self.param_groups:
-            c = self.constants(group)
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    new, state = self.file.step(parameter, parameter.grad, self.rule_state(parameter), c)
-                    if not torch.isfinite(new).all():
-                        raise StepRefused(
-                            f"a parameter of shape {tuple(parameter.shape)} would not stay finite, so the step was "
-                            "refused and nothing changed: look for NaN in the loss, or lower the learning rate"
-                        )
-                    proposals.append((parameter, new, state))
+        for parameter, state, c in moving:
+            new, state = self.file.step(parameter, parameter.grad, state, c)
+            _refuse_infinite(parameter, new)
+            proposals.append((parameter, new, state))
         for parameter, new, state in proposals:
             parameter.copy_(new)
             self.state[parameter] = state._asdict()
         return loss
+
+    def _follow(self, inner: Optimizer, moving: list[tuple[Tensor, Any, Any]]) -> None:
+        """Let the inner optimiser move the weights down the penalised gradient; each parameter keeps its own gradient."""
+        watched = hasattr(self.file, "followed")
+        slopes: list[Any] = [parameter.grad for parameter, _, _ in moving]
+        before = [parameter.clone() if watched else None for parameter, _, _ in moving]
+        for (parameter, _, _), slope in zip(moving, slopes, strict=True):
+            _refuse_infinite(parameter, slope)
+        for (parameter, state, c), slope in zip(moving, slopes, strict=True):
+            parameter.grad = self.file.penalised(parameter, slope, state, c) if c.strength else slope
+        inner.step()
+        for (parameter, state, _), slope, old in zip(moving, slopes, before, strict=True):
+            parameter.grad = slope
+            self.state[parameter] = (self.file.followed(old, parameter, slope, state) if watched else state)._asdict()
+
+    def state_dict(self) -> dict:
+        """As every optimiser's, the inner one's with it."""
+        inside = {} if self.inner is None else {"inner": self.inner.state_dict()}
+        return {**super().state_dict(), **inside}
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Take up what `state_dict` gave."""
+        inside: Any = state_dict.get("inner")
+        if (inside is None) != (self.inner is None):
+            raise ValueError("the saved state belongs to another optimiser: only one of the two has an inner one")
+        super().load_state_dict({name: value for name, value in state_dict.items() if name != "inner"})
+        if self.inner is not None:
+            self.inner.load_state_dict(inside)
+
+
+def _refuse_infinite(parameter: Tensor, new: Tensor) -> None:
+    if not torch.isfinite(new).all():
+        raise StepRefused(
+            f"a parameter of shape {tuple(parameter.shape)} would not stay finite, so the step was refused and nothing "
+            "changed: look for NaN in the loss, or lower the learning rate"
+        )
 
 
 class SGD(WeightOptimizer):
@@ -297,12 +345,13 @@ class EWC(WeightOptimizer):
         params: Parameters of a plain module.
         lr: The learning rate.
         strength: Weight of the penalties (lambda).
+        inner: An optimiser of torch's to follow the penalised gradient, ``torch.optim.Adam`` say; None is plain descent.
     """
 
     file: Any = rules.ewc
 
-    def __init__(self, params: Iterable, lr: float, strength: float) -> None:
-        super().__init__(params, lr=lr, strength=strength)
+    def __init__(self, params: Iterable, lr: float, strength: float, inner: Inner = None) -> None:
+        super().__init__(params, inner, lr=lr, strength=strength)
 
     @torch.no_grad()
     def consolidate(self, fishers: Iterable[Tensor]) -> None:
@@ -327,8 +376,8 @@ class EWCOnline(EWC):
 
     file = rules.ewc_online
 
-    def __init__(self, params: Iterable, lr: float, strength: float, decay: float) -> None:
-        WeightOptimizer.__init__(self, params, lr=lr, strength=strength, decay=decay)
+    def __init__(self, params: Iterable, lr: float, strength: float, decay: float, inner: Inner = None) -> None:
+        WeightOptimizer.__init__(self, params, inner, lr=lr, strength=strength, decay=decay)
 
 
 class EWCStream(WeightOptimizer):
@@ -341,12 +390,20 @@ class EWCStream(WeightOptimizer):
 
 
 class SI(WeightOptimizer):
-    """Synaptic Intelligence: call `consolidate` at the end of each task."""
+    """Synaptic Intelligence: call `consolidate` at the end of each task.
 
-    file = rules.si
+    Args:
+        params: Parameters of a plain module.
+        lr: The learning rate.
+        strength: Weight of the penalty (c).
+        damping: Keeps the importance of a weight that did not move finite (xi).
+        inner: As for `EWC`.
+    """
 
-    def __init__(self, params: Iterable, lr: float, strength: float, damping: float = 1.0) -> None:
-        super().__init__(params, lr=lr, strength=strength, damping=damping)
+    file: Any = rules.si
+
+    def __init__(self, params: Iterable, lr: float, strength: float, damping: float = 1.0, inner: Inner = None) -> None:
+        super().__init__(params, inner, lr=lr, strength=strength, damping=damping)
 
     @torch.no_grad()
     def consolidate(self) -> None:
@@ -355,6 +412,12 @@ class SI(WeightOptimizer):
             c = self.constants(group)
             for parameter in group["params"]:
                 self.state[parameter] = self.file.consolidate(parameter, self.rule_state(parameter), c)._asdict()
+
+
+class SIPerTask(SI):
+    """Synaptic Intelligence with an anchor for each task, as the published CIFAR runs had it."""
+
+    file = rules.si_per_task
 
 
 def _named_pairs(params: Any) -> list[Pair]:

@@ -1,7 +1,7 @@
 """Streams: data sets turned into sequences of tasks. The stream knows its boundaries; learners may not be told."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,6 +46,11 @@ class Task:
 
 def _some(values: np.ndarray, which: np.ndarray | None) -> np.ndarray:
     return values if which is None else values[which]
+
+
+def _trained(task: Task) -> np.ndarray:
+    """Which examples of its data set a task learns."""
+    return np.arange(len(task.dataset.y_train)) if task.train is None else task.train
 
 
 class Stream(Sequence[Task]):
@@ -161,6 +166,49 @@ class MultiHead(Stream):
         return Task(index, data, None, members(data.y_train), members(data.y_test), first_class=first, head=index)
 
 
+class FirstExamples(Stream):
+    """Another stream with less to learn: only the first examples of each task. What is tested stays.
+
+    Example:
+        >>> from mesu.data import digits
+        >>> len(FirstExamples(MultiHead(digits(), classes=2), examples=100)[0].y_train)
+        100
+    """
+
+    def __init__(self, stream: Stream, examples: int) -> None:
+        if examples < 1:
+            raise ValueError(f"examples must be 1 or more, got {examples!r}")
+        super().__init__(len(stream))
+        self.stream, self.examples = stream, examples
+
+    def _task(self, index: int) -> Task:
+        task = self.stream[index]
+        return replace(task, train=_trained(task)[: self.examples])
+
+
+class InTurn(Stream):
+    """Streams one after the other, every task with a head of its own.
+
+    Example:
+        >>> from mesu.data import digits
+        >>> stream = InTurn([MultiHead(digits(), classes=10), MultiHead(digits(), classes=5)])
+        >>> [(task.index, task.head) for task in stream]
+        [(0, 0), (1, 1), (2, 2)]
+    """
+
+    def __init__(self, streams: Sequence[Stream]) -> None:
+        super().__init__(sum(map(len, streams)))
+        self.streams = tuple(streams)
+
+    def _task(self, index: int) -> Task:
+        before = 0
+        for stream in self.streams:
+            if index < before + len(stream):
+                return replace(stream[index - before], index=index, head=index)
+            before += len(stream)
+        raise IndexError(index)
+
+
 class Splits(Stream):
     """Another stream cut up: its tasks' first slices one after the other, then their second slices, and so on.
 
@@ -189,6 +237,5 @@ class Splits(Stream):
 
     def _task(self, index: int) -> Task:
         whole, piece = self.stream[self.source(index)], index // len(self.stream)
-        examples = np.arange(len(whole.dataset.y_train)) if whole.train is None else whole.train
-        own = np.array_split(examples, self.splits)[piece]
+        own = np.array_split(_trained(whole), self.splits)[piece]
         return Task(index, whole.dataset, whole.order, own, whole.test, whole.first_class, whole.head)

@@ -57,12 +57,12 @@ def test_posterior_rules(name):
                 assert_same(scalar.std, slow.std)
 
 
-# weight, gradient (a Fisher information when squared), then up to three numbers of state
+# weight, gradient (a Fisher information when squared), then up to four numbers of state
 WEIGHT_POINTS = [
-    (0.3, 0.7, 0.0, 0.3, 0.0),
-    (-1.2, -3.0, 2.5, 0.4, 1.5),
-    (4.0, 0.0, 0.1, 4.0, -2.0),
-    (-5.0, 1e6, 1e-3, -4.0, 1e3),
+    (0.3, 0.7, 0.0, 0.3, 0.0, 0.2),
+    (-1.2, -3.0, 2.5, 0.4, 1.5, -0.3),
+    (4.0, 0.0, 0.1, 4.0, -2.0, 1.5),
+    (-5.0, 1e6, 1e-3, -4.0, 1e3, 20.0),
 ]
 WEIGHT_SETTINGS = {
     "sgd": {"lr": 0.02},
@@ -70,6 +70,7 @@ WEIGHT_SETTINGS = {
     "ewc-online": {"lr": 0.02, "strength": 5.0, "decay": 0.2},
     "ewc-stream": {"lr": 0.02, "strength": 5.0, "decay": 0.2},
     "si": {"lr": 0.02, "strength": 0.5, "damping": 1e-3},
+    "si-per-task": {"lr": 0.02, "strength": 0.5, "damping": 1e-3},
 }
 
 
@@ -90,7 +91,7 @@ def test_weight_rules(name):
             assert_same(one, other)
 
         if hasattr(file, "consolidate"):
-            fisher, slow_fisher = ((), ()) if name == "si" else ((g * g,), (slow_g * slow_g,))
+            fisher, slow_fisher = ((), ()) if name.startswith("si") else ((g * g,), (slow_g * slow_g,))
             after = compiled(file.consolidate)(w, state, *fisher, c)
             slow_after = file.consolidate(slow_w, slow_state, *slow_fisher, c)
             for one, other in zip(after, slow_after, strict=True):
@@ -98,4 +99,9 @@ def test_weight_rules(name):
 
 
 def test_every_rule_with_boundaries_is_covered():
-    assert {name for name, file in WEIGHT_RULES.items() if hasattr(file, "consolidate")} == {"ewc", "ewc-online", "si"}
+    assert {name for name, file in WEIGHT_RULES.items() if hasattr(file, "consolidate")} == {
+        "ewc",
+        "ewc-online",
+        "si",
+        "si-per-task",
+    }

@@ -4,13 +4,25 @@ The species are numbered as in the paper: species i is of family i % 5, and a ta
 ResNet18 features are made anew from the paper's photographs: close to the published ones, not the same.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
-from mesu.data.finding import load
-from mesu.data.published import Array, Published
+from mesu.data import npz
+from mesu.data.finding import cache_folder, data_folder, load
+from mesu.data.published import Array, Arrays, DamagedData, Published, Unavailable, times
+
+FAMILIES = 5
+SPECIES = (  # a column is a family
+    *("Red panda", "Cheetah", "Chicken", "Eagle", "Bull"),
+    *("Polar bear", "Lion", "Duck", "Raven", "Goat"),
+    *("Brown bear", "Tiger", "Ostrich", "Sparrow", "Sheep"),
+    *("Panda", "Lynx", "Swan", "Owl", "Mule"),
+)
+CODES = tuple(f"{i // FAMILIES + 1}{i % FAMILIES + 1}" for i in range(len(SPECIES)))  # row and family, from 1
 
 # the photographs and their labels are the same for both networks
 _PHOTOGRAPHS = {
@@ -60,17 +72,92 @@ class Animals:
     species: tuple[str, ...]  # names, by number
 
 
-@cache
-def animals(features: str = "resnet18") -> Animals:
-    """4,576 photographs to learn, 1,446 to test and 287 whales, as features.
+def animals(features: str | Path = "resnet18") -> Animals:
+    """4,576 photographs to learn, 1,446 to test and 287 whales, as features; or as many as you have of your own.
 
     Args:
-        features: The network that they are from: `"resnet18"` (512 features) or `"effnetlite0"` (1,280).
+        features: The network that they are from: `"resnet18"` (512 features) or `"effnetlite0"` (1,280). Or a file that
+            `mesu data get animals --images` made: its path, or its name alone if it lies in MESU_DATA or the cache.
+
+    Raises:
+        FileNotFoundError: if they are nowhere; the message says what was tried and what to do.
+        DamagedData: if the file holds something else.
     """
-    if features not in ANIMALS:
-        raise ValueError(f"features must be one of {', '.join(ANIMALS)}, got {features!r}")
-    arrays = load(ANIMALS[features])
+    if str(features) in ANIMALS:
+        return _published(str(features))
+    path = Path(features).expanduser()
+    if path.suffix != ".npz":
+        raise ValueError(
+            f"features must be one of {', '.join(ANIMALS)}, got {str(features)!r}; "
+            f"or a file .npz that mesu data get animals --images FOLDER made"
+        )
+    return _mine(_place(path))
+
+
+@cache
+def _published(features: str) -> Animals:
+    return _numbered(load(ANIMALS[features]))
+
+
+def _numbered(arrays: Arrays) -> Animals:
     train_x, test_x, ood_x = (arrays[name].astype(np.float32) for name in ("train_x", "test_x", "ood_x"))
     # codes are sorted, so a code's place among them is the species' number
     train_y, test_y = (np.searchsorted(arrays["species_code"], arrays[name]) for name in ("train_y", "test_y"))
     return Animals(train_x, train_y, test_x, test_y, ood_x, tuple(arrays["species_name"].tolist()))
+
+
+def _place(path: Path) -> Path:
+    """Where a file of features is: here, or if it is named without a folder, in MESU_DATA or the cache."""
+    places = [path]
+    if path.name == str(path):
+        places += [folder / path for folder in [data_folder()] if folder]
+        with suppress(Unavailable):  # without a cache nothing was put there
+            places.append(cache_folder() / path)
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise FileNotFoundError(
+            f"there is no file {' nor '.join(map(str, places))}: mesu data get animals --images FOLDER makes one"
+        )
+    return found
+
+
+def _mine(path: Path) -> Animals:
+    """Features of a user's own photographs: not published, so only their form can be checked."""
+    arrays = npz.read_named(path, ANIMALS["resnet18"].contents)
+    complaints = _complaints(arrays)
+    if complaints:
+        raise DamagedData(f"{path} does not hold features of animals: {'; '.join(complaints)}")
+    return _numbered(arrays)
+
+
+def _complaints(arrays: Arrays) -> list[str]:
+    """What is wrong with arrays that should be features of somebody's photographs; empty if they will do."""
+    missing = [f"array {name} is missing" for name in ANIMALS["resnet18"].contents if name not in arrays]
+    if missing:
+        return missing
+    for name, known in (("species_code", CODES), ("species_name", SPECIES)):
+        if arrays[name].tolist() != list(known):
+            return [f"array {name} is not {', '.join(known)}"]
+    width = arrays["train_x"].shape[1] if arrays["train_x"].ndim == 2 else 0
+    each = {name: _features_complaint(arrays[name], width) for name in ("train_x", "test_x", "ood_x")}
+    each |= {f"{part}_y": _labels_complaint(arrays[f"{part}_y"], arrays[f"{part}_x"]) for part in ("train", "test")}
+    return [f"array {name} {complaint}" for name, complaint in each.items() if complaint]
+
+
+def _features_complaint(array: np.ndarray, width: int) -> str | None:
+    if array.ndim != 2 or 0 in array.shape or array.shape[1] != width:
+        return f"has shape {times(array.shape)} where photographs x {width or 'features'} is right"
+    if array.dtype != np.float16:
+        return f"has dtype {array.dtype} where float16 is right"
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    return f"has {len(bad)} rows that are not finite, the first of them row {bad[0]}" if len(bad) else None
+
+
+def _labels_complaint(labels: np.ndarray, features: np.ndarray) -> str | None:
+    if labels.shape != features.shape[:1]:
+        return f"has shape {times(labels.shape)} where {times(features.shape[:1])} is right, one for each photograph"
+    unknown = sorted(set(labels.tolist()) - set(CODES), key=str)
+    if unknown:
+        return f"has {unknown[0]!r}, which is not the code of a species"
+    absent = [name for code, name in zip(CODES, SPECIES, strict=True) if code not in labels]
+    return f"has no {', '.join(absent)}" if absent else None

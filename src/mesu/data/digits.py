@@ -21,7 +21,7 @@ class ScikitLearn:
 
     def arrays(self, folder: Path) -> Arrays:
         """Images and labels, as bytes."""
-        x, y = load_digits(return_X_y=True)
+        x, y = map(np.asarray, load_digits(return_X_y=True))
         return {"images": x.astype(np.uint8).reshape(-1, 8, 8), "labels": y.astype(np.uint8)}
 
 

@@ -129,7 +129,7 @@ def _why_not_in_data_folder(published: Published) -> str:
 def _fetch(published: Published, cache: Path, tried: list[str]) -> Arrays:
     """Ask each source in turn; `tried` collects why one after the other could not help."""
     if published.sources:
-        _make_writable(cache)  # rather now than after a long download
+        make_writable(cache, "the cache folder", "set MESU_CACHE to one that can")  # rather now than after a download
         progress().say(f"{published.title} is not on this machine yet: fetching it, once")
     for source in sorted(published.sources, key=lambda source: not source.here):
         progress().say(f"  {source.place}")
@@ -150,16 +150,18 @@ def _fetch(published: Published, cache: Path, tried: list[str]) -> Arrays:
     raise FileNotFoundError(_not_found(published, tried))
 
 
-def _make_writable(cache: Path) -> None:
+def make_writable(folder: Path, what: str, remedy: str) -> None:
+    """Make a folder, unless it is there, and see that a file can be written in it.
+
+    Raises:
+        OSError: if not; the message has `what` the folder is and the `remedy`.
+    """
     try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=cache):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        reason = error.strerror or error
-        raise OSError(
-            f"the cache folder {cache} cannot be written ({reason}): set MESU_CACHE to one that can"
-        ) from None
+        raise OSError(f"{what} {folder} cannot be written ({error.strerror or error}): {remedy}") from None
 
 
 def _not_found(published: Published, tried: list[str]) -> str:

@@ -3,6 +3,7 @@
 import os
 import time
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,24 @@ def inspect(path: Path, published: Published) -> tuple[list[str], Arrays]:
                     continue  # the set's own check says that it is missing
                 if member.file_size > array.nbytes + HEADER_BYTES:
                     return [f"array {name} is bigger than the {array.nbytes} bytes it should have"], arrays
-                with file.open(member) as stream:  # zipfile compares the checksum at the end
-                    arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
+                arrays[name] = _array(file, member.filename)
     except Exception as error:  # a damaged file can trip zip, zlib or numpy in any of their ways
         return [f"it is damaged or not a file of arrays ({_one_line(error)})"], arrays
     return published.complaints(arrays), arrays
+
+
+def read_named(path: Path, names: Iterable[str]) -> Arrays:
+    """Those of the named arrays that a file has, of a set that nobody published.
+
+    Raises:
+        DamagedData: if the file cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            there = set(file.namelist())
+            return {name: _array(file, f"{name}.npy") for name in names if f"{name}.npy" in there}
+    except Exception as error:  # as above
+        raise DamagedData(f"{path} is damaged or not a file of arrays ({_one_line(error)})") from None
 
 
 def write(path: Path, arrays: Arrays) -> None:
@@ -60,6 +74,11 @@ def write(path: Path, arrays: Arrays) -> None:
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _array(file: zipfile.ZipFile, member: str) -> np.ndarray:
+    with file.open(member) as stream:  # zipfile compares the checksum at the end
+        return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 def _one_line(error: Exception) -> str:

@@ -61,7 +61,7 @@ class Array:
         if array is None:
             return "is missing"
         if array.shape != self.shape:
-            return f"has shape {_times(array.shape)} where {_times(self.shape)} is right"
+            return f"has shape {times(array.shape)} where {times(self.shape)} is right"
         if array.dtype != np.dtype(self.dtype):
             return f"has dtype {array.dtype} where {self.dtype} is right"
         if self.sha256 and hashlib.sha256(array.tobytes()).hexdigest() != self.sha256:
@@ -69,7 +69,7 @@ class Array:
         return None
 
     def __str__(self) -> str:
-        return f"{self.dtype}, {_times(self.shape)}"
+        return f"{self.dtype}, {times(self.shape)}"
 
 
 @dataclass(frozen=True)
@@ -113,5 +113,6 @@ class Published:
         return f"Put {', or '.join(files)} into a folder and set MESU_DATA to that folder"
 
 
-def _times(shape: tuple[int, ...]) -> str:
+def times(shape: tuple[int, ...]) -> str:
+    """A shape as people write it: 3 x 32 x 32."""
     return " x ".join(map(str, shape)) or "a single number"

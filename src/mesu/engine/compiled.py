@@ -58,8 +58,10 @@ def _callable_from_rules(function: Callable, number: Callable) -> None:
 
 _callable_from_rules(rules.bounds.trust_region, lambda old, new, max_step: old[0])
 _callable_from_rules(rules.mesu.solve_std, lambda q, g, c: q[0])
-for _file in (rules.ewc, rules.ewc_online, rules.si):
+for _file in (rules.ewc, rules.ewc_online, rules.si, rules.si_per_task):
     _callable_from_rules(_file.penalised, lambda w, g, state, c: w)
+for _file in (rules.si, rules.si_per_task):
+    _callable_from_rules(_file.followed, lambda w, new, g, state: w)
 
 
 @cache

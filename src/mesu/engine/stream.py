@@ -63,9 +63,20 @@ class _SI(rules.si.Constants):
     pass
 
 
+class _SIPerTask(rules.si.Constants):
+    pass
+
+
 rows.RULE_OF.update({_Paper: rules.mesu.paper, _Exact: rules.mesu.exact, _Plain: rules.mesu.exact_plain})
 plain.FILE_OF.update(
-    {_SGD: rules.sgd, _EWC: rules.ewc, _EWCOnline: rules.ewc_online, _EWCStream: rules.ewc_stream, _SI: rules.si}
+    {
+        _SGD: rules.sgd,
+        _EWC: rules.ewc,
+        _EWCOnline: rules.ewc_online,
+        _EWCStream: rules.ewc_stream,
+        _SI: rules.si,
+        _SIPerTask: rules.si_per_task,
+    }
 )
 WEIGHT_TYPES = {
     optim.SGD: _SGD,
@@ -73,6 +84,7 @@ WEIGHT_TYPES = {
     optim.EWCOnline: _EWCOnline,
     optim.EWCStream: _EWCStream,
     optim.SI: _SI,
+    optim.SIPerTask: _SIPerTask,
 }
 
 
@@ -340,6 +352,8 @@ def why_not(net: nn.Module, optimizer: Any) -> str | None:
             return "the optimiser does not move all of its parameters"
     elif type(optimizer) not in WEIGHT_TYPES:
         return f"there is no compiled rule for {type(optimizer).__name__}"
+    elif optimizer.inner is not None:
+        return f"{type(optimizer.inner).__name__} moves its weights"
     parameters = list(module.parameters())
     if any(p.device.type != "cpu" for p in parameters):
         return f"it is on {parameters[0].device}, and the engine is for the CPU"

@@ -1,11 +1,26 @@
 """Experiments: one file each. An experiment is a stream, learners and measures, and gives one tidy table."""
 
+from mesu.experiments.animals import AnimalFamilies
+from mesu.experiments.cifar import CIFAR, SplitCIFAR10
 from mesu.experiments.dynamics import Dynamics
 from mesu.experiments.hessian import Hessian
 from mesu.experiments.permuted_digits import PermutedDigits
 from mesu.experiments.permuted_mnist import PermutedMNIST
 from mesu.experiments.vanishing import Vanishing
 
-EXPERIMENTS = {kind.name: kind for kind in (PermutedDigits, PermutedMNIST, Vanishing, Hessian, Dynamics)}
+EXPERIMENTS = {
+    kind.name: kind
+    for kind in (PermutedDigits, PermutedMNIST, Vanishing, Hessian, Dynamics, AnimalFamilies, SplitCIFAR10, CIFAR)
+}
 
-__all__ = ["EXPERIMENTS", "Dynamics", "Hessian", "PermutedDigits", "PermutedMNIST", "Vanishing"]
+__all__ = [
+    "CIFAR",
+    "EXPERIMENTS",
+    "AnimalFamilies",
+    "Dynamics",
+    "Hessian",
+    "PermutedDigits",
+    "PermutedMNIST",
+    "SplitCIFAR10",
+    "Vanishing",
+]

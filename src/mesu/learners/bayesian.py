@@ -8,7 +8,7 @@ import torch
 
 from mesu.engine import PosteriorEngine, why_not
 from mesu.engine.stream import warn_fallback
-from mesu.learners.state import restore, tensors_of
+from mesu.learners.state import device_of, restore, tensors_of
 from mesu.optim import PosteriorOptimizer
 from mesu.posterior import Bayesian
 from mesu.prediction import predict, summarise
@@ -25,6 +25,7 @@ class BayesianLearner:
         optimizer: `MESU`, `FOOVB`, ... on that posterior.
         samples: Monte Carlo samples of each training step.
         batch: Examples an update.
+        engine: False for the torch path in any case; None for the engine where it can run, and a warning where it cannot.
 
     Example:
         >>> net = mesu.Bayesian(nn.Linear(4, 3), seed=0)
@@ -34,33 +35,41 @@ class BayesianLearner:
         torch.Size([2, 3])
     """
 
-    def __init__(self, net: Bayesian, optimizer: PosteriorOptimizer, samples: int = 10, batch: int = 1) -> None:
+    def __init__(
+        self,
+        net: Bayesian,
+        optimizer: PosteriorOptimizer,
+        samples: int = 10,
+        batch: int = 1,
+        engine: bool | None = None,
+    ) -> None:
         self.net, self.optimizer, self.samples, self.batch = net, optimizer, samples, batch
-        reason = why_not(net, optimizer)
+        reason = "it was told not to" if engine is False else why_not(net, optimizer)
         self.engine = PosteriorEngine(net, optimizer, samples, batch) if reason is None else None
-        if reason is not None:
+        if reason is not None and engine is None:
             warn_fallback(net, reason)
 
-    def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+    def learn(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
         """One update for each `batch` examples, in order."""
         if self.engine is not None:
-            self.engine.learn(x, y)
+            self.engine.learn(x, y, **inputs)
             return
         for examples, labels in zip(
             torch.from_numpy(x).split(self.batch), torch.from_numpy(y).split(self.batch), strict=True
         ):
-            self.net.nll(examples, labels, samples=self.samples).backward()
+            examples, labels = examples.to(device_of(self.net)), labels.to(device_of(self.net))
+            self.net.nll(examples, labels, samples=self.samples, **inputs).backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
 
-    def boundary(self, x: np.ndarray, y: np.ndarray) -> None:
+    def boundary(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
         """Nothing: forgetting needs no boundary."""
 
-    def predict(self, x: np.ndarray, samples: int) -> Any:
+    def predict(self, x: np.ndarray, samples: int, **inputs: Any) -> Any:
         """The average over drawn networks."""
         if self.engine is not None:
             return summarise(self.net, torch.from_numpy(self.engine.draw(x, samples)))
-        return predict(self.net, torch.from_numpy(x), samples=samples)
+        return predict(self.net, torch.from_numpy(x).to(device_of(self.net)), samples=samples, **inputs)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Everything that a later update depends on, copied: `restore` goes on from it bit for bit."""

@@ -8,17 +8,20 @@ from torch import Tensor
 
 
 class Learner(Protocol):
-    """Anything that learns a stream chunk by chunk. The chunking changes nothing: examples are learned in order."""
+    """Anything that learns a stream chunk by chunk. The chunking changes nothing: examples are learned in order.
 
-    def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+    What else a network wants to be told, such as which of its heads is asked, is passed on to it by name (`**inputs`).
+    """
+
+    def learn(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
         """Learn a chunk of the stream, one example after the other."""
         ...
 
-    def boundary(self, x: np.ndarray, y: np.ndarray) -> None:
+    def boundary(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
         """A task ended, and these were its examples. Learners that need no boundaries do nothing."""
         ...
 
-    def predict(self, x: np.ndarray, samples: int) -> Any:
+    def predict(self, x: np.ndarray, samples: int, **inputs: Any) -> Any:
         """A `Prediction` (or, for regression, a `RegressionPrediction`), without learning anything."""
         ...
 

@@ -6,14 +6,22 @@ import torch
 from torch import Tensor, nn
 
 KEPT = "optimizer"  # tensors of the rule are called optimizer.<number of the parameter>.<name>
+INNER = "inner"  # and those of an optimiser that it lets move the weights, inner.<number>.<name>
+
+
+def device_of(net: nn.Module) -> torch.device:
+    """Where a network is."""
+    return next(net.parameters()).device
 
 
 def tensors_of(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Copies of all tensors that a later update depends on."""
     tensors = {name: value.detach().clone() for name, value in net.state_dict().items()}
-    for number, kept in optimizer.state_dict()["state"].items():
-        for name, value in kept.items():
-            tensors[f"{KEPT}.{number}.{name}"] = torch.as_tensor(value).detach().clone()
+    saved = optimizer.state_dict()
+    for prefix, state in ((KEPT, saved["state"]), (INNER, saved.get("inner", {}).get("state", {}))):
+        for number, kept in state.items():
+            for name, value in kept.items():
+                tensors[f"{prefix}.{number}.{name}"] = torch.as_tensor(value).detach().clone()
     return tensors
 
 
@@ -23,12 +31,13 @@ def restore(net: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[s
     Raises:
         ValueError: if the tensors belong to another network. Nothing has changed then.
     """
-    kept: dict[int, dict[str, Tensor]] = {}
+    states: dict[str, dict[int, dict[str, Tensor]]] = {KEPT: {}, INNER: {}}
     weights: dict[str, Tensor] = {}
     for name, value in tensors.items():
-        if name.startswith(f"{KEPT}."):
-            _, number, field = name.split(".", 2)
-            kept.setdefault(int(number), {})[field] = value.clone()
+        prefix, _, rest = name.partition(".")
+        number, _, field = rest.partition(".")
+        if prefix in states and number.isdigit() and name not in net.state_dict():
+            states[prefix].setdefault(int(number), {})[field] = value.clone()
         else:
             weights[name] = value
     before = {name: value.clone() for name, value in net.state_dict().items()}
@@ -37,4 +46,7 @@ def restore(net: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[s
     except RuntimeError as error:
         net.load_state_dict(before)  # what fits has been copied by then
         raise ValueError(f"the saved state belongs to another network: {error}") from error
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": kept})
+    saved = {**optimizer.state_dict(), "state": states[KEPT]}
+    if "inner" in saved:
+        saved["inner"] = {**saved["inner"], "state": states[INNER]}
+    optimizer.load_state_dict(saved)

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import polars as pl
 
+from mesu.report.animals import animal_panels
+from mesu.report.cifar import cifar_panels
 from mesu.report.dynamics import dynamics_panels
 from mesu.report.hessian import hessian_panels
 from mesu.report.panels import Panel
@@ -16,6 +18,9 @@ FIGURES: dict[str, Callable[[pl.DataFrame], list[Panel]]] = {
     "vanishing": vanishing_panels,
     "hessian": hessian_panels,
     "dynamics": dynamics_panels,
+    "animals": animal_panels,
+    "split-cifar10": cifar_panels,
+    "cifar": cifar_panels,
 }
 
 

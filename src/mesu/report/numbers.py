@@ -29,6 +29,7 @@ MEASURES = {
     "forgetting": Measure(
         "forgetting", "best accuracy measured on a task minus its accuracy at the end, mean over tasks", True, 1, "less"
     ),
+    "mean_accuracy": Measure("all tasks", "accuracy at the end, mean over all tasks", True, 1, "more"),
     "accuracy": Measure("accuracy", "accuracy at the end", True, 1, "more"),
     "ood_auroc": Measure(
         "OOD AUROC",
@@ -45,6 +46,8 @@ MEASURES = {
         "rigidity", "1 / |accuracy when learned, first task minus last task|, of the seeds' mean", False, 2, "more"
     ),
 }
+
+WINDOWED = ("last_five_accuracy", "running_five_accuracy")
 
 
 def known(name: str) -> Measure:
@@ -97,9 +100,19 @@ def best(summary: dict, name: str) -> float | None:
 
 
 def names(summary: dict) -> list[str]:
-    """All measures of a summary: those that `MEASURES` names, in its order, then the others."""
+    """All measures of a summary: those that `MEASURES` names, in its order, then the others.
+
+    Where a stream has no more tasks than the window, "the last five" are all: said once, unless the paper has a number for it.
+    """
     present = list(dict.fromkeys(name for scores in summary.values() for name in scores))
+    if all(_same(scores, WINDOWED[0], "all_tasks_accuracy") for scores in summary.values()):
+        present = [name for name in present if name not in WINDOWED]
     return [name for name in MEASURES if name in present] + [name for name in present if name not in MEASURES]
+
+
+def _same(scores: dict, one: str, other: str) -> bool:
+    both = one in scores and other in scores
+    return both and scores[one]["mean"] == scores[other]["mean"] and scores[one]["paper"] is None
 
 
 def duration(seconds: float) -> str:

@@ -15,6 +15,7 @@ import polars as pl
 
 from mesu.checkpoints import replacing
 from mesu.experiments import EXPERIMENTS
+from mesu.experiments.published import NOTES
 from mesu.experiments.table import summarise
 from mesu.report.figures import panels
 from mesu.report.joining import joined
@@ -57,17 +58,18 @@ def write_joined(runs: Sequence[Run], folder: Path) -> Path:
 
 
 def paper_note(experiment: str, settings: Mapping[str, Any], seeds: int) -> str:
-    """How much more or less the paper's numbers stand on than this run; empty if on as much."""
-    full = _paper_settings(experiment)
+    """How much more or less the paper's numbers stand on than this run, and on what else; empty if on the same."""
+    full, more = _paper_settings(experiment), NOTES.get(experiment, "")
     lengths = [name for name in LENGTHS if name in full and settings.get(name, full[name]) != full[name]]
     if not lengths and seeds == full.get("seeds", seeds):
-        return ""
+        return more
 
     def said(values: Mapping[str, Any], seeds: int) -> str:
         counted = [f"{values[name]:,} {name if values[name] != 1 else name[:-1]}" for name in lengths]
         return " and ".join([*counted, f"{seeds:,} seed{'s' * (seeds != 1)}"])
 
-    return f"The paper's numbers are of {said(full, full['seeds'])}; these are of {said(settings, seeds)}."
+    note = f"The paper's numbers are of {said(full, full['seeds'])}; these are of {said(settings, seeds)}."
+    return f"{note} {more}".strip()
 
 
 def _table(runs: Sequence[Run]) -> pl.DataFrame:

@@ -12,6 +12,8 @@ from matplotlib.colors import to_hex, to_rgb
 # Okabe and Ito's palette, which colour-blind readers can tell apart; MESU has the strongest colour.
 LEARNERS = {
     "mesu": ("MESU", "#D55E00"),
+    "mesu-paper": ("MESU, paper's rule", "#F0A070"),
+    "mesu-exact": ("MESU, exact", "#8040A8"),
     "foo-vb": ("FOO-VB", "#0072B2"),
     "ewc-online": ("EWC Online", "#009E73"),
     "ewc": ("EWC", "#009E73"),
@@ -34,6 +36,10 @@ MEMORIES = (
 )
 ENDLESS = 1e12  # updates: a memory that no run fills
 
+# studies of SGD's rate and of MESU's start: their colour, paler towards the lower end
+RATES, STARTS, PALE = (1e-5, 5e-3), (0.05, 2.0), "#F4D9C6"
+Rgb = tuple[float, float, float]
+
 LONGEST = 22  # letters of a name in a picture
 
 INK, FAINT, GRID, PAPER = "#1f2328", "#57606a", "#e4e7eb", "#fefefe"
@@ -51,6 +57,23 @@ def memory(learner: str) -> float | None:
     return window if name == "mesu" and window > 0 else None
 
 
+def rate(learner: str) -> float | None:
+    """The learning rate of a contestant in a study of SGD's, as `sgd-0.005` says it; None for all others."""
+    return _setting(learner, "sgd-")
+
+
+def start(learner: str) -> float | None:
+    """The start of a contestant in a study of MESU's, as `mesu-start-0.2` says it; None for all others."""
+    return _setting(learner, "mesu-start-")
+
+
+def _setting(learner: str, prefix: str) -> float | None:
+    try:
+        return float(learner.removeprefix(prefix)) if learner.startswith(prefix) else None
+    except ValueError:
+        return None
+
+
 def short_number(value: float) -> str:
     """A number for people: 300,000, 10¹⁵, ∞."""
     if not isfinite(value):
@@ -62,8 +85,16 @@ def short_number(value: float) -> str:
 
 def label(learner: str) -> str:
     """The name a reader knows."""
-    window = memory(learner)
-    return LEARNERS.get(learner, (learner, ""))[0] if window is None else f"MESU, N = {short_number(window)}"
+    name, _, splits = learner.partition("@")
+    if splits:
+        return f"{label(name)}, {splits} split{'s' * (splits != '1')}"
+    if (window := memory(learner)) is not None:
+        return f"MESU, N = {short_number(window)}"
+    if (value := rate(learner)) is not None:
+        return f"SGD, rate {short_number(value)}"
+    if (value := start(learner)) is not None:
+        return f"MESU, start {short_number(value)}"
+    return LEARNERS.get(learner, (learner, ""))[0]
 
 
 def short_label(learner: str) -> str:
@@ -74,11 +105,16 @@ def short_label(learner: str) -> str:
 
 def colour(learner: str) -> str:
     """The learner's colour."""
+    learner = learner.partition("@")[0]
     window = memory(learner)
     if window is not None:
         return _memory_colour(window)
     if learner in LEARNERS:
         return LEARNERS[learner][1]
+    for family, setting, (low, high) in (("sgd", rate, RATES), ("mesu", start, STARTS)):
+        if (value := setting(learner)) is not None:  # the smaller, the paler
+            share = min(max((log10(value) - log10(low)) / log10(high / low), 0), 1) if value > 0 else 0
+            return to_hex(_mixed(to_rgb(PALE), to_rgb(LEARNERS[family][1]), 0.35 + 0.65 * share))
     return OTHERS[crc32(learner.encode()) % len(OTHERS)]
 
 
@@ -87,9 +123,13 @@ def _memory_colour(window: float) -> str:
     for (low, first), (high, second) in pairwise(MEMORIES):
         if window <= high:
             share = log10(window / low) / log10(high / low)
-            red, green, blue = (a + share * (b - a) for a, b in zip(to_rgb(first), to_rgb(second), strict=True))
-            return to_hex((red, green, blue))
+            return to_hex(_mixed(to_rgb(first), to_rgb(second), share))
     return MEMORIES[-1][1]
+
+
+def _mixed(one: Rgb, other: Rgb, share: float) -> Rgb:
+    red, green, blue = (a + share * (b - a) for a, b in zip(one, other, strict=True))
+    return red, green, blue
 
 
 def line_style(learner: str) -> dict:

@@ -6,7 +6,8 @@ implements, so the same lines run on torch tensors (`mesu.optim`) and, compiled,
 - a *posterior* rule moves a Gaussian: ``step(q, g, c) -> Gaussian``, with ``q`` the means and standard deviations,
   ``g`` the gradients with respect to each, ``c`` the rule's `Constants`;
 - a *weight* rule moves a plain weight: ``step(w, g, state, c) -> (w, State)``, with ``initial(w)`` the state to start
-  from and, for rules that are told of task boundaries, ``consolidate(...) -> State``.
+  from and, for rules that are told of task boundaries, ``consolidate(...) -> State``. Rules that only bend the gradient give
+  it as ``penalised(w, g, state, c)``, for any optimiser to follow, and ``followed(...) -> State`` if they watch the way.
 
 Every file gives its parts in the same order: the equations, `Constants` with the function that builds and checks it,
 `State` where there is one, `step`, `consolidate`.
@@ -25,6 +26,7 @@ from mesu.rules import (
     primitives,
     sgd,
     si,
+    si_per_task,
 )
 from mesu.rules.gaussian import Gaussian
 
@@ -43,6 +45,7 @@ WEIGHT_RULES = {
     "ewc-online": ewc_online,
     "ewc-stream": ewc_stream,
     "si": si,
+    "si-per-task": si_per_task,
 }
 
 __all__ = [
@@ -61,4 +64,5 @@ __all__ = [
     "primitives",
     "sgd",
     "si",
+    "si_per_task",
 ]

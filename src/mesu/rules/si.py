@@ -45,10 +45,15 @@ def penalised(w, g, state, c):
     return g + 2.0 * c.strength * state.importance * (w - state.anchor)
 
 
+def followed(w, new, g, state):
+    """The weight went from `w` to `new`, by whatever optimiser: the path integral goes along."""
+    return State(state.importance, state.anchor, state.path - g * (new - w))
+
+
 def step(w, g, state, c):
-    """Gradient descent on the penalised loss; the path integral goes along."""
+    """Gradient descent on the penalised loss."""
     new = w - c.lr * penalised(w, g, state, c)
-    return new, State(state.importance, state.anchor, state.path - g * (new - w))
+    return new, followed(w, new, g, state)
 
 
 def consolidate(w, state, c):
