@@ -237,3 +237,23 @@ def test_running_window_averages_the_window_along_the_stream():
     assert measures.running_window_accuracy(a, window=5) == pytest.approx((0.1 + 0.6 + 1.0) / 3)
     with pytest.raises(ValueError, match="got 0"):
         measures.running_window_accuracy(a, window=0)
+
+
+def test_auroc_by_thresholds_is_blind_between_them():
+    inside, outside = [0.01, 0.02, 0.03, 0.6], [0.04, 0.05, 0.06, 0.9]
+    assert measures.auroc(inside, outside) == 13 / 16
+    # only 0.6 and 0.9 pass 0.5: the rest are equal, so 9 halves, three wins of 0.9 and a half against 0.6
+    assert measures.auroc_by_thresholds(inside, outside, [0.5]) == pytest.approx((9 / 2 + 3 + 1 / 2) / 16)
+    fine = np.linspace(0, 1, 1_001)
+    assert measures.auroc_by_thresholds(inside, outside, fine) == measures.auroc(inside, outside)
+    with pytest.raises(ValueError, match="there must be a threshold"):
+        measures.auroc_by_thresholds(inside, outside, [])
+
+
+def test_auroc_by_thresholds_is_the_area_under_straight_lines_through_them():
+    rng = np.random.default_rng(0)
+    inside, outside = rng.gamma(1.0, 0.3, 500), rng.gamma(2.0, 0.3, 300)
+    thresholds = np.linspace(0, 2, 7)
+    false, true = ([1.0, *((values > t).mean() for t in thresholds), 0.0] for values in (inside, outside))
+    area = -np.trapezoid(true, false)
+    assert measures.auroc_by_thresholds(inside, outside, thresholds) == pytest.approx(area)

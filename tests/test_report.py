@@ -421,14 +421,14 @@ def vanishing_table():
                 rows.append(Row(*where, "accuracy", 0.97))
                 rows.append(Row(*where, "ood_auroc", 0.95 - 0.02 * stage * (falls != 0)))
                 if falls is not None:
-                    rows.append(Row(*where, "mean_std", 0.05 * math.exp(-falls * stage) * (1 + seed)))
+                    rows.append(Row(*where, "layer_std", 0.05 * math.exp(-falls * stage) * (1 + seed)))
     return as_table(rows)
 
 
 def test_vanishing_has_the_two_panels_of_the_paper():
     shown = {panel.name: panel for panel in panels(vanishing_table())}
-    assert list(shown)[:2] == ["outliers", "sigma"]
-    auroc, sigma = (picture(shown[name]).axes[0] for name in ("outliers", "sigma"))
+    assert list(shown) == ["ood-auroc", "layer-std", "accuracy"]
+    auroc, sigma = (picture(shown[name]).axes[0] for name in ("ood-auroc", "layer-std"))
     assert list(auroc.lines[0].get_xdata()) == [10, 20, 30, 40, 50]  # epochs
     assert sigma.get_yscale() == "log"
     curves = {line.get_label(): line for line in sigma.lines}

@@ -91,7 +91,7 @@ def make_learner(settings: Any, dataset: Dataset, contestant: str, seed: int) ->
     )
     name, _, memory = contestant.partition("-") if contestant.startswith("mesu-") else (contestant, "", "")
     if name in ("mesu", "foo-vb"):
-        posterior = Bayesian(net, estimator=settings.estimator, init="mnist", seed=seed)
+        posterior = Bayesian(net, estimator=settings.estimator, init="mnist", init_scale=settings.init_scale, seed=seed)
         if name == "mesu":
             window = float(memory or settings.memory[0])
             opt = optim.MESU(

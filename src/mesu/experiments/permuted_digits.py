@@ -34,6 +34,7 @@ class PermutedDigits:
     prior_std: float = 0.4  # prior of MESU
     max_step: float | None = None  # trust region of MESU and FOO-VB, in units of sigma; none
     update: str = "exact"  # MESU's step: exact or paper
+    init_scale: float = 1.0  # start of MESU and FOO-VB: what the paper's first sigma, 2/sqrt(fan_in), is multiplied by
     estimator: str = "local"  # how MESU and FOO-VB draw: local or weights
     sgd_lr: float = 0.002  # learning rate of SGD
     ewc_online_lr: float = 0.005  # learning rate of EWC Online

@@ -24,6 +24,7 @@ class PermutedMNIST:
     prior_std: float = 1.0  # prior of MESU
     max_step: float | None = None  # trust region of MESU and FOO-VB, in units of sigma; none
     update: str = "paper"  # MESU's step: exact or paper
+    init_scale: float = 1.0  # start of MESU and FOO-VB: what the paper's first sigma, 2/sqrt(fan_in), is multiplied by
     estimator: str = "local"  # how MESU and FOO-VB draw: local, or weights as the paper does
     sgd_lr: float = 0.002  # learning rate of SGD
     ewc_online_lr: float = 0.002  # learning rate of EWC Online

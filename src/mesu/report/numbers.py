@@ -38,10 +38,17 @@ MEASURES = {
         3,
         "more",
     ),
+    "coarse_auroc": Measure(
+        "AUROC, coarse", "the same by twenty thresholds, as programs often have it", False, 3, "more"
+    ),
+    "fashion_auroc": Measure("clothes AUROC", "how well uncertainty tells Fashion-MNIST, at the end", False, 3, "more"),
     "calibration_error": Measure(
         "calibration error", "mean gap between confidence and accuracy, at the end", True, 1, "less"
     ),
     "mean_std": Measure("mean sigma", "standard deviation of the weights, mean over them, at the end", False, 4),
+    "layer_std": Measure(
+        "mean sigma", "standard deviation of the weights, mean over the layers of each one's mean", False, 4
+    ),
     "rigidity": Measure(
         "rigidity", "1 / |accuracy when learned, first task minus last task|, of the seeds' mean", False, 2, "more"
     ),

@@ -23,33 +23,41 @@ EPOCH = 60_000  # updates
 PAPERS = " Diamonds: the paper, after 1,000 epochs."
 
 
+KINDS = {  # of measures: title and caption
+    "ood_auroc": (
+        "telling shuffled digits (AUROC)",
+        "Digits with their pixels shuffled, by uncertainty: 1 if they are always told apart. Dotted: chance.",
+    ),
+    "coarse_auroc": (
+        "the same by twenty thresholds",
+        "What most published numbers are: a network whose doubts all lie below the first threshold seems blind.",
+    ),
+    "fashion_auroc": ("telling Fashion-MNIST (AUROC)", "Clothes instead of shuffled digits. Dotted: chance."),
+    "layer_std": (
+        "mean sigma of the weights",
+        "The smaller, the surer is a network of its weights; mean of both layers.",
+    ),
+    "accuracy": ("accuracy on MNIST's test images", "On the digits that all of them learn."),
+}
+
+
 def vanishing_panels(table: pl.DataFrame) -> list[Panel]:
-    """AUROC, mean sigma and accuracy along the way."""
-    auroc, sigma, accuracy = (list(_curves(table, name)) for name in ("ood_auroc", "mean_std", "accuracy"))
-    panels = [
-        Panel(
-            "outliers",
-            "telling Fashion-MNIST (AUROC)",
-            "Clothes against digits, by uncertainty: 1 if they are always told apart. Dotted: chance." + PAPERS,
-            ends_in_words(auroc, percent=False),
-            lambda axes: _draw(axes, auroc, "ood_auroc"),
-        ),
-        Panel(
-            "sigma",
-            "mean sigma of the weights",
-            "The smaller, the surer is a network of its weights." + PAPERS,
-            ends_in_words(sigma, percent=False),
-            lambda axes: _draw(axes, sigma, "mean_std"),
-        ),
-        Panel(
-            "accuracy",
-            "accuracy on MNIST's test images",
-            "On the digits that all of them learn." + PAPERS,
-            ends_in_words(accuracy, percent=True),
-            lambda axes: _draw(axes, accuracy, "accuracy"),
-        ),
-    ]
-    return [panel for panel, curves in zip(panels, (auroc, sigma, accuracy), strict=True) if curves]
+    """AUROC of both kinds, mean sigma and accuracy along the way."""
+    panels = []
+    for measure, (title, caption) in KINDS.items():
+        curves = list(_curves(table, measure))
+        known = any(published("vanishing", curve.learner, measure) is not None for curve in curves)
+        if curves:
+            panels.append(
+                Panel(
+                    measure.replace("_", "-"),
+                    title,
+                    caption + PAPERS * known,
+                    ends_in_words(curves, percent=measure == "accuracy"),
+                    lambda axes, curves=curves, measure=measure: _draw(axes, curves, measure),
+                )
+            )
+    return panels
 
 
 def _curves(table: pl.DataFrame, measure: str) -> Iterator[Curve]:
@@ -74,10 +82,10 @@ def _draw(axes: Axes, curves: list[Curve], measure: str) -> None:
         diamonds(axes, [], [], "paper, after 1,000 epochs")
     axes.set(xlabel="epochs, of 60,000 updates each")
     whole_numbers(axes.xaxis)
-    if measure == "ood_auroc":
+    if measure.endswith("auroc"):
         axes.axhline(0.5, color=INK, linewidth=0.9, linestyle=":")
         axes.set(ylabel="AUROC", ylim=(None, 1.01))
-    elif measure == "mean_std":
+    elif measure == "layer_std":
         axes.set(ylabel="mean sigma", yscale="log")
         plain_log(axes.yaxis, *axes.get_ylim())
     else:
