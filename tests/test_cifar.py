@@ -97,6 +97,18 @@ def test_slices_cover_every_image_once_and_in_order():
             assert max(map(len, slices)) - min(map(len, slices)) <= 1
 
 
+@pytest.mark.parametrize(("splits", "updates"), [(1, 30_000), (2, 29_400), (4, 29_280), (8, 29_280), (16, 24_000)])
+def test_the_paper_s_numbers_of_updates(splits, updates, monkeypatch):
+    def sized(classes):
+        y = np.repeat(np.arange(classes), 50_000 // classes)
+        return Dataset("sized", np.zeros((50_000, 1), np.float32), y, np.zeros((1, 1), np.float32), y[:1], classes)
+
+    monkeypatch.setattr(experiment, "cifar10", lambda: sized(10))
+    monkeypatch.setattr(experiment, "cifar100", lambda: sized(100))
+    settings = CIFAR()
+    assert settings.epochs * sum(len(task.y_train) // settings.batch for task in settings.sliced(splits)) == updates
+
+
 def test_streams_in_turn_and_first_examples():
     both = InTurn([MultiHead(pictures(10, 200), 10), MultiHead(pictures(100, 1_000), 10)])
     assert [task.head for task in both] == list(range(11))
