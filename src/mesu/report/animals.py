@@ -80,12 +80,13 @@ def animal_panels(table: pl.DataFrame) -> list[Panel]:
 
 
 def _shown(summary: Mapping) -> list[str]:
-    """Learners with panels of their own: of many rates or starts, the first and the best."""
+    """Learners with panels of their own: of many rates or starts, the paper's (or the first) and the best."""
     names = []
     for setting in (start, rate):
         alike = [learner for learner in summary if setting(learner) is not None]
         best = max(alike, key=lambda name: summary[name]["all_tasks_accuracy"]["mean"], default=None)
-        names += [name for name in alike if name in (alike[0], best)]
+        theirs = [name for name in alike if summary[name]["all_tasks_accuracy"]["paper"] is not None]
+        names += [name for name in alike if name in ((theirs or alike)[0], best)]
     return [name for name in summary if name in names or (rate(name) is None and start(name) is None)]
 
 

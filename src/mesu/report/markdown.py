@@ -8,7 +8,7 @@ from typing import Any
 from mesu.checkpoints import replacing
 from mesu.experiments.table import summarise
 from mesu.report.figures import panels
-from mesu.report.numbers import duration, heading, known, mean_and_spread, names, number, spread
+from mesu.report.numbers import counted, duration, heading, known, mean_and_spread, names, number, spread
 from mesu.report.page import command, paper_note
 from mesu.report.panels import overview, save
 from mesu.report.style import label
@@ -39,7 +39,7 @@ def write_markdown(run: Run, folder: Path, note: str = "") -> Path:
             shutil.copyfile(run.folder / name, folder / name)
     seeds = sorted(table["seed"].unique())
     parts = [f"# {experiment}\n", f"`{command(run)}`\n"]
-    parts.append(f"Seeds {', '.join(map(str, seeds))}. {_times(run)}{_versions(saved['versions'])}.\n")
+    parts.append(f"Seeds {counted(seeds)}. {_times(run)}{_versions(saved['versions'])}.\n")
     if drawn:
         parts.append(f"![{experiment}](figure.png)\n")
     parts.append(_results(summary))

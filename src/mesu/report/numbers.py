@@ -1,5 +1,6 @@
 """How measures are named and their numbers written, in the terminal and on the page."""
 
+from collections.abc import Sequence
 from math import isfinite, log10
 from typing import NamedTuple
 
@@ -120,6 +121,13 @@ def names(summary: dict) -> list[str]:
 def _same(scores: dict, one: str, other: str) -> bool:
     both = one in scores and other in scores
     return both and scores[one]["mean"] == scores[other]["mean"] and scores[one]["paper"] is None
+
+
+def counted(numbers: Sequence[int]) -> str:
+    """0 to 4, or 0, 2, 5."""
+    if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(map(str, numbers))
 
 
 def duration(seconds: float) -> str:

@@ -19,7 +19,7 @@ from mesu.experiments.published import NOTES
 from mesu.experiments.table import summarise
 from mesu.report.figures import panels
 from mesu.report.joining import joined
-from mesu.report.numbers import NOTHING, best, duration, heading, known, mean_and_spread, names, number, spread
+from mesu.report.numbers import NOTHING, best, counted, duration, heading, known, mean_and_spread, names, number, spread
 from mesu.report.panels import overview, picture, save
 from mesu.report.style import colour, label, short_number
 from mesu.runs import Run
@@ -154,19 +154,12 @@ def _facts(runs: Sequence[Run], table: pl.DataFrame, seeds: dict[str, list[int]]
     facts.append(("learners", str(len(seeds))))
     groups: dict[str, list[str]] = {}
     for name, each in seeds.items():
-        groups.setdefault(_listed(each), []).append(name)
+        groups.setdefault(counted(each), []).append(name)
     told = [f"{numbers} ({'; '.join(who)})" for numbers, who in groups.items()]
     facts.append(("seeds that ran", next(iter(groups)) if len(groups) == 1 else ", ".join(told)))
     seconds = [value for run in runs for value in run.times().values() if isfinite(value)]
     facts.append(("time of all learners and seeds", duration(sum(seconds)) if seconds else "not recorded"))
     return facts
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    """0 to 4, or 0, 2, 5."""
-    if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]} to {numbers[-1]}"
-    return ", ".join(map(str, numbers))
 
 
 def _result_row(summary: dict, learner: str, measures: list[str]) -> dict[str, Any]:
