@@ -39,7 +39,7 @@ def write_markdown(run: Run, folder: Path, note: str = "") -> Path:
             shutil.copyfile(run.folder / name, folder / name)
     seeds = sorted(table["seed"].unique())
     parts = [f"# {experiment}\n", f"`{command(run)}`\n"]
-    parts.append(f"Seeds {counted(seeds)}. {_times(run)}{_versions(saved['versions'])}.\n")
+    parts.append(f"Seed{'s' * (len(seeds) > 1)} {counted(seeds)}. {_times(run)}{_versions(saved['versions'])}.\n")
     if drawn:
         parts.append(f"![{experiment}](figure.png)\n")
     parts.append(_results(summary))
