@@ -8,13 +8,19 @@ for x, y in stream:
 p = mesu.predict(net, x, samples=100)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from mesu import measures, rules
 from mesu.engine import EngineFallback
 from mesu.learners import BayesianLearner, WeightLearner
 from mesu.optim import EWC, FOOVB, MESU, SI, BayesByBackprop, BayesianSynapse, EWCOnline, EWCStream, StepRefused
 from mesu.posterior import Bayesian, Pair
 from mesu.prediction import Prediction, RegressionPrediction, predict
+from mesu.saving import load
 from mesu.version import __version__
+
+if TYPE_CHECKING:
+    from mesu.estimators import MESUClassifier, MESURegressor
 
 __all__ = [
     "EWC",
@@ -28,13 +34,25 @@ __all__ = [
     "EWCOnline",
     "EWCStream",
     "EngineFallback",
+    "MESUClassifier",
+    "MESURegressor",
     "Pair",
     "Prediction",
     "RegressionPrediction",
     "StepRefused",
     "WeightLearner",
     "__version__",
+    "load",
     "measures",
     "predict",
     "rules",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # scikit-learn takes a second to import: only those who ask for its estimators wait
+    if name in ("MESUClassifier", "MESURegressor"):
+        from mesu import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'mesu' has no attribute {name!r}")

@@ -10,10 +10,8 @@ Loading one never runs code.
 
 import hashlib
 import json
-import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +21,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from mesu.experiments.table import Row, as_table
+from mesu.files import replacing
 
 KEPT = 2  # checkpoints of a trial on disk
 # what reading a damaged file, or one that somebody tampered with, raises
@@ -131,17 +130,6 @@ def stages_in_name(path: Path) -> int:
     """How many stages a checkpoint's file name says are done."""
     number = path.stem.removeprefix("after-")
     return int(number) if number.isdecimal() else -1
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to that takes the place of `path` in one move when all went well."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield aside
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""Other people's frameworks, each in a file of its own that imports it."""

@@ -1,0 +1,369 @@
+"""A model in a file, in a pickle, in a copy: what comes back goes on bit for bit, and what is no model is refused."""
+
+import copy
+import json
+import os
+import pickle
+import struct
+import threading
+from dataclasses import fields
+from math import inf, nan
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load as tensors_of
+from safetensors.numpy import save as as_bytes
+
+import mesu
+from mesu import saving
+from mesu.saving import Unreadable
+
+
+def clusters(rows, classes=4, seed=0):
+    draw = np.random.default_rng(seed)
+    y = draw.integers(0, classes, rows)
+    return 3 * np.random.default_rng(9).normal(size=(classes, 5))[y] + draw.normal(size=(rows, 5)), y
+
+
+def line(rows, seed=0):
+    draw = np.random.default_rng(seed)
+    X = draw.normal(size=(rows, 3))
+    return X, 7 + X @ [2.0, -0.3, 4.0] + draw.normal(size=rows)
+
+
+def same(one, other):
+    """Whether two moments are equal in every bit."""
+    return all(equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+
+
+def equal(a, b):
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b)
+    return all(map(equal, a, b)) and len(a) == len(b) if isinstance(a, tuple) else a == b
+
+
+def classifier(rows=300, **parameters):
+    X, y = clusters(rows)
+    names = np.array(["cat", "dog", "ant", "bee"])[y]
+    return mesu.MESUClassifier(**{"hidden": (12,), "memory": 500, "random_state": 3, **parameters}).partial_fit(
+        X, names
+    )
+
+
+def regressor(rows=300, **parameters):
+    return mesu.MESURegressor(**{"hidden": (12, 6), "random_state": 3, **parameters}).partial_fit(*line(rows))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+def through_file(model, folder):
+    model.save(folder / "model")
+    return mesu.load(folder / "model")
+
+
+def through_mapped_joblib(model, folder):
+    joblib.dump(model, folder / "model")
+    return joblib.load(folder / "model", mmap_mode="r")
+
+
+WAYS = {
+    "file": through_file,
+    "pickle": lambda model, _: pickle.loads(pickle.dumps(model)),
+    "joblib": through_mapped_joblib,
+    "copy": lambda model, _: copy.deepcopy(model),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("rows", [1, 20, 300])  # on a border and between two
+def test_a_classifier_goes_on_as_if_it_had_not_stopped(way, rows, tmp_path):
+    model = classifier(rows)
+    twin = WAYS[way](model, tmp_path)
+    assert same(model._stream.moment, twin._stream.moment)
+    assert twin._stream is not model._stream
+    X, y = clusters(400, classes=6, seed=1)  # two classes are new
+    names = np.array(["cat", "dog", "ant", "bee", "eel", "fox"])[y]
+    for each in (model, twin):
+        each.partial_fit(X, names)
+    assert same(model._stream.moment, twin._stream.moment)
+    np.testing.assert_array_equal(model.predict_proba(X), twin.predict_proba(X))
+    np.testing.assert_array_equal(model.classes_, twin.classes_)
+    np.testing.assert_array_equal(model.is_novel(X), twin.is_novel(X))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("rows", [1, 20, 300])
+def test_a_regressor_goes_on_as_if_it_had_not_stopped(way, rows, tmp_path):
+    model = regressor(rows)
+    twin = WAYS[way](model, tmp_path)
+    X, y = line(700, seed=1)
+    for each in (model, twin):
+        each.partial_fit(X, 3 * y + 100)
+    assert same(model._stream.moment, twin._stream.moment)
+    np.testing.assert_array_equal(model.predict(X, return_std=True), twin.predict(X, return_std=True))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"memory": inf, "standardise": False},
+        {"memory": 1e7},  # double precision
+        {"hidden": [np.int64(4)], "samples": np.int32(3), "prior_std": np.float32(0.5)},
+        {"hidden": (), "random_state": None},
+    ],
+)
+def test_parameters_come_back(parameters, path):
+    X, y = clusters(80)
+    model = mesu.MESUClassifier(**parameters).fit(X / 10, y)
+    model.save(path)
+    twin = mesu.load(str(path))
+    assert type(twin) is mesu.MESUClassifier
+    for name, value in model.get_params().items():
+        assert twin.get_params()[name] == (tuple(value) if isinstance(value, list) else value)
+    for each in (model, twin):
+        each.partial_fit(X, y)
+    assert same(model._stream.moment, twin._stream.moment)
+
+
+def test_a_set_gone_over_several_times_goes_on_too(path):
+    model = mesu.MESURegressor(epochs=3, random_state=0).fit(*line(100))
+    model.save(path)
+    twin = mesu.load(path)
+    for each in (model, twin):
+        each.partial_fit(*line(100, seed=1))
+    assert same(model._stream.moment, twin._stream.moment)
+    assert same(model.fit(*line(50))._stream.moment, twin.fit(*line(50))._stream.moment)
+
+
+def test_names_of_columns_come_back(path):
+    X, y = clusters(50)
+    table = pd.DataFrame(X, columns=list("abcde"))
+    mesu.MESUClassifier(random_state=0).fit(table, y).save(path)
+    twin = mesu.load(path)
+    assert list(twin.feature_names_in_) == list("abcde")
+    assert twin.n_features_in_ == 5
+    with pytest.raises(ValueError, match="feature names should match"):
+        twin.predict(table[list("edcba")])
+
+
+def test_the_header_says_what_it_is(path):
+    classifier().save(path)
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])["__metadata__"]
+    assert header["format"] == "mesu estimator"
+    assert header["version"] == "1"
+    description = json.loads(header["description"])
+    assert description["class"] == "MESUClassifier"
+    assert description["parameters"]["memory"] == 500
+    assert set(description["labels"]) == {
+        "cat",
+        "ant",
+        "bee",
+        "dog",
+    }
+
+
+# -- what is no model -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "model"
+    regressor(40).save(path)
+    return path, path.read_bytes()
+
+
+@given(st.data())
+def test_a_file_cut_short_is_refused(saved, data):
+    path, whole = saved
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    with pytest.raises(Unreadable, match=r"the model .*model cannot be read \("):
+        mesu.load(path)
+
+
+@given(st.data())
+def test_a_single_changed_byte_is_noticed(saved, data):
+    path, whole = saved
+    at, bit = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(0, 7))
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << bit)]) + whole[at + 1 :])
+    with pytest.raises(Unreadable, match="cannot be read"):
+        mesu.load(path)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_refused(saved, data):
+    path, whole = saved
+    for content in (data, whole + data + b"!", whole[:8] + data):
+        path.write_bytes(content)
+        with pytest.raises(Unreadable, match="cannot be read"):
+            mesu.load(path)
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("touch exploded",)
+
+
+@pytest.mark.parametrize("content", ["pickle", "joblib", "empty"])
+def test_foreign_files_are_refused_and_nothing_is_run(content, path, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    if content == "pickle":
+        path.write_bytes(pickle.dumps(Bomb()))
+    elif content == "joblib":
+        joblib.dump(Bomb(), path)
+    else:
+        path.write_bytes(b"")
+    with pytest.raises(Unreadable, match=r"model\.safetensors cannot be read"):
+        mesu.load(path)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_other_peoples_tensors_are_refused(path):
+    path.write_bytes(as_bytes({"weight": np.zeros(3)}))
+    with pytest.raises(Unreadable, match="mesu did not save"):
+        mesu.load(path)
+
+
+def test_no_file_and_a_folder(path, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no model at .*model\.safetensors"):
+        mesu.load(path)
+    with pytest.raises(Unreadable, match="cannot be read"):
+        mesu.load(tmp_path)
+
+
+def forge(path, change):
+    """Rewrite a file after `change(header, description, tensors)`, with the checksum that goes with it."""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header, tensors = json.loads(data[8 : 8 + length])["__metadata__"], tensors_of(data)
+    description = json.loads(header["description"])
+    change(header, description, tensors)
+    header["description"] = json.dumps(description)
+    header["sha256"] = saving._digest(header["description"], tensors)
+    path.write_bytes(as_bytes(tensors, metadata=header))
+
+
+def test_a_forged_file_that_changes_nothing_is_read(path):
+    model = classifier()
+    model.save(path)
+    forge(path, lambda *_: None)
+    assert same(mesu.load(path)._stream.moment, model._stream.moment)
+
+
+def test_a_later_version_is_named(path):
+    classifier().save(path)
+    forge(path, lambda header, *_: header.update(version="2"))
+    with pytest.raises(Unreadable, match="has version 2 of the format, and this mesu reads version 1: update mesu"):
+        mesu.load(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda h, d, t: d.update({"class": "system"}),
+        lambda h, d, t: d.update({"class": "MESURegressor"}),
+        lambda h, d, t: d["parameters"].update(evil=1),
+        lambda h, d, t: d.pop("parameters"),
+        lambda h, d, t: d["settings"].update(memory=0.5),
+        lambda h, d, t: d["settings"].update(hidden=[10**9]),
+        lambda h, d, t: d["settings"].update(seed="0"),
+        lambda h, d, t: d.update(sizes=[5, 10**12, 4]),
+        lambda h, d, t: d.update(sizes=[]),
+        lambda h, d, t: d.update(sizes=[5.0, 12, 4]),
+        lambda h, d, t: d.update(labels=["cat", "dog", "ant"]),
+        lambda h, d, t: d.update(labels=["cat", "dog", "ant", "ant"]),
+        lambda h, d, t: d.update(labels=["cat", "dog", "ant", 4]),
+        lambda h, d, t: d.update(labels=["cat", "dog", "ant", ["bee"]]),
+        lambda h, d, t: d.update(labels=[1, 2, 3, nan]),
+        lambda h, d, t: d.update(rows=0),
+        lambda h, d, t: d.update(updates=1.5),
+        lambda h, d, t: d.update(updates=10),
+        lambda h, d, t: d.update(noise_std=0),
+        lambda h, d, t: d.update(frame=[0, -1]),
+        lambda h, d, t: d.update(frame=[0]),
+        lambda h, d, t: d.update(feature_names=["a"]),
+        lambda h, d, t: d.update(feature_names=[1, 2, 3, 4, 5]),
+        lambda h, d, t: t.pop("judge.std"),
+        lambda h, d, t: t.update(more=np.zeros(2)),
+        lambda h, d, t: t.update(mean=t["mean"][:-1]),
+        lambda h, d, t: t.update(mean=t["mean"].astype(np.float64)),
+        lambda h, d, t: t.update(std=-t["std"]),
+        lambda h, d, t: t.update(std=t["std"] * nan),
+        lambda h, d, t: t.update({"judge.mean": t["judge.mean"] + inf}),
+        lambda h, d, t: t.update({"inputs.var": -t["inputs.var"]}),
+        lambda h, d, t: t.update(usual=t["usual"][:5]),
+        lambda h, d, t: h.pop("format"),
+    ],
+)
+def test_a_forged_file_that_contradicts_itself_is_refused(change, path):
+    classifier().save(path)
+    forge(path, change)
+    with pytest.raises(Unreadable, match=r"the model .* cannot be read \(.+\)"):
+        mesu.load(path)
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_save_that_fails_leaves_the_old_file(path, monkeypatch):
+    model = classifier()
+    model.save(path)
+    before = path.read_bytes()
+    model.partial_fit(clusters(20)[0], ["cat"] * 20)
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        model.save(path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+    monkeypatch.undo()
+    model.save(path)
+    assert same(mesu.load(path)._stream.moment, model._stream.moment)
+
+
+def test_what_cannot_be_saved_is_said(path):
+    with pytest.raises(ValueError, match="not fitted"):
+        mesu.MESUClassifier().save(path)
+    with pytest.raises(ValueError, match=r"random_state must be a number to be saved, got RandomState.*set_params"):
+        classifier(random_state=np.random.RandomState(0)).save(path)
+
+    class Mine(mesu.MESUClassifier):
+        pass
+
+    with pytest.raises(ValueError, match="only MESUClassifier and MESURegressor can be saved, got Mine"):
+        Mine(random_state=0).fit(*clusters(20)).save(path)
+    assert not path.exists()
+
+
+def test_saving_while_learning_saves_a_state_that_there_was(path):
+    model, twin = classifier(10), classifier(10)
+    X, y = clusters(1000, seed=1)
+    names = np.array(["cat", "dog", "ant", "bee"])[y]
+    chunks = [(X[at : at + 50], names[at : at + 50]) for at in range(0, 1000, 50)]
+    states = [twin._stream.moment, *(twin.partial_fit(*chunk)._stream.moment for chunk in chunks)]
+    done, found = threading.Event(), []
+
+    def keep():
+        while not done.is_set():
+            model.save(path)
+            found.append(mesu.load(path)._stream.moment)
+
+    thread = threading.Thread(target=keep)
+    thread.start()
+    for chunk in chunks:
+        model.partial_fit(*chunk)
+    done.set()
+    thread.join()
+    assert found
+    assert all(any(same(moment, state) for state in states) for moment in found)
