@@ -264,6 +264,7 @@ def test_a_run_tests_every_task_at_its_end(kind, made_up):
         trial = settings.trial(contestant, 0)
         rows += [row for index in range(settings.stages) for row in trial.stage(index)]
     table, tasks = as_table(rows), len(settings.stream())
+    assert settings.tasks == tasks
     for contestant in settings.contestants:
         own = table.filter(learner=contestant)
         ends = own.filter(measure="task_accuracy", after_task=own["after_task"].max())

@@ -50,17 +50,15 @@ def list_data(json: bool = False) -> None:
     table.add_column("MB", justify="right", no_wrap=True)
     table.add_column("where", overflow="fold")
     for name, known in CATALOGUE.items():
-        table.add_row(
-            name, known.what, f"{known.nbytes / 1e6:.1f}", escape(found[name] or f"not here: {_advice(known)}")
-        )
+        table.add_row(name, known.what, f"{known.nbytes / 1e6:.1f}", escape(found[name] or _advice(known)))
     Console().print(table, highlight=False)
 
 
 def _advice(known: Published) -> str:
     if not known.sources:
-        return f"put {known.file} into MESU_DATA"
+        return f"not here: put {known.file} into MESU_DATA"
     at_hand = next((f" reads {source.place}" for source in known.sources if source.here), "")
-    return f"mesu data get {known.name}{at_hand}"
+    return f"not here: mesu data get {known.name}{at_hand}"
 
 
 def get(

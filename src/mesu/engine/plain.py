@@ -31,6 +31,13 @@ def _state_rows(state, start, size, c):
             state[1, start : start + size],
             state[2, start : start + size],
         )
+    if fields == 4:
+        return lambda state, start, size, c: (
+            state[0, start : start + size],
+            state[1, start : start + size],
+            state[2, start : start + size],
+            state[3, start : start + size],
+        )
     return None
 
 
@@ -61,7 +68,15 @@ def _move_weight(w, g, kept, j, c):
         kept[2][j] = state[2]
         return new
 
-    return {0: stateless, 2: two, 3: three}[len(State._fields)]
+    def four(w, g, kept, j, c):
+        new, state = step(w, g, State(kept[0][j], kept[1][j], kept[2][j], kept[3][j]), c)
+        kept[0][j] = state[0]
+        kept[1][j] = state[1]
+        kept[2][j] = state[2]
+        kept[3][j] = state[3]
+        return new
+
+    return {0: stateless, 2: two, 3: three, 4: four}[len(State._fields)]
 
 
 @numba.njit(**INLINE)

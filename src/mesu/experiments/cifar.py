@@ -53,6 +53,7 @@ class Convolutional:
 
     name: ClassVar[str]
     stage_name: ClassVar[str] = "epochs"
+    tasks: ClassVar[int]
     classes: ClassVar[int]  # of a task
 
     def stream(self) -> Stream:
@@ -71,7 +72,7 @@ class Convolutional:
     @property
     def stages(self) -> int:
         """One for as many images as a whole task has, so that all numbers of splits have as many."""
-        return self.epochs * len(self.stream())
+        return self.epochs * self.tasks
 
     def check(self) -> None:
         """Refuse settings that cannot run, before anything is started."""
@@ -101,6 +102,7 @@ class SplitCIFAR10(Convolutional):
     """Settings of `mesu run split-cifar10`: five tasks of two classes each, by the paper's method."""
 
     name: ClassVar[str] = "split-cifar10"
+    tasks: ClassVar[int] = 5
     classes: ClassVar[int] = 2
     scales: ClassVar[dict[str, dict[str, Any]]] = {
         "smoke": {
@@ -126,6 +128,7 @@ class CIFAR(Convolutional):
     """Settings of `mesu run cifar`: CIFAR-10, then ten tasks of ten classes of CIFAR-100."""
 
     name: ClassVar[str] = "cifar"
+    tasks: ClassVar[int] = 11
     classes: ClassVar[int] = 10
     scales: ClassVar[dict[str, dict[str, Any]]] = {
         "smoke": {
