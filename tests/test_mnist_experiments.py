@@ -74,6 +74,7 @@ def test_without_forgetting_mesu_is_foo_vb_and_with_it_sigma_is_held():
         assert ends[contestant]["accuracy"] > 0.93
         assert ends[contestant]["fashion_auroc"] > 0.85
         assert ends[contestant]["ood_auroc"] > 0.99
+        assert 0.98 < ends[contestant]["coarse_auroc"] < ends[contestant]["ood_auroc"]
     endless, memory = ends["mesu-1e+15"]["layer_std"], ends["mesu-180000"]["layer_std"]
     assert ends["foo-vb"]["layer_std"] == pytest.approx(endless, rel=0.01)  # .0789 and .0787
     assert memory == pytest.approx(0.0591, rel=0.01)  # a narrow prior, 0.06, already pulls

@@ -22,6 +22,8 @@ from mesu.streams import FirstExamples, InTurn, MultiHead, Splits, Stream, Task
 
 LEARNERS = ("mesu", "mesu-exact", "ewc", "ewc-online", "si", "adam")
 
+SMOKE = {"images": 400, "epochs": 1, "splits": (1,), "width": 4, "batch": 100, "samples": 2, "test_samples": 2}
+
 
 @dataclass(frozen=True)
 class Convolutional:
@@ -105,15 +107,7 @@ class SplitCIFAR10(Convolutional):
     tasks: ClassVar[int] = 5
     classes: ClassVar[int] = 2
     scales: ClassVar[dict[str, dict[str, Any]]] = {
-        "smoke": {
-            "images": 400,
-            "epochs": 1,
-            "splits": (1,),
-            "width": 4,
-            "batch": 100,
-            "samples": 2,
-            "test_samples": 2,
-        },
+        "smoke": SMOKE,
         "small": {"splits": (1, 16), "epochs": 12, "estimator": "local", "samples": 1},
         "paper": {},
     }
@@ -131,15 +125,7 @@ class CIFAR(Convolutional):
     tasks: ClassVar[int] = 11
     classes: ClassVar[int] = 10
     scales: ClassVar[dict[str, dict[str, Any]]] = {
-        "smoke": {
-            "images": 400,
-            "epochs": 1,
-            "splits": (1,),
-            "width": 4,
-            "batch": 100,
-            "samples": 2,
-            "test_samples": 2,
-        },
+        "smoke": SMOKE,
         "small": {"splits": (1, 16), "epochs": 6, "estimator": "local", "samples": 1},
         "paper": {},
     }
