@@ -352,6 +352,24 @@ def test_foreach_equals_one_at_a_time_bit_for_bit(name, dtype):
     assert same(values(nets[0]), values(nets[2]))
 
 
+@pytest.mark.parametrize("name", POSTERIOR)
+def test_pieces_make_no_difference(name, monkeypatch):
+    """A large network goes through the rule piece by piece; every weight must get there, the last short piece too."""
+    nets = []
+    for piece in (optim.PIECE, 5):
+        monkeypatch.setattr(optim, "PIECE", piece)
+        net = small_net()
+        opt = POSTERIOR[name](net)
+        for _ in range(3):
+            net.nll(X, Y, samples=4).backward()
+            opt.step()
+            opt.zero_grad()
+        nets.append(net)
+    whole, pieces = (torch.cat([t.flatten() for pair in net.pairs() for t in (pair.mean, pair.std)]) for net in nets)
+    assert len(whole) % 5, "the last piece must be a short one"
+    torch.testing.assert_close(pieces, whole, rtol=0, atol=0)
+
+
 def test_mixed_dtypes_in_one_group():
     net = small_net()
     double = one_pair([0.3], [0.5], [1.0], [0.4])

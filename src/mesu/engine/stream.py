@@ -3,17 +3,15 @@
 import hashlib
 import itertools
 import sys
-import threading
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numba.core import event
 from torch import nn
 
 from mesu import optim, rules
@@ -95,40 +93,30 @@ def _loops() -> dict[str, Any]:
     sources = sorted([*folder.glob("*.py"), *(folder.parent / "rules").glob("*.py")])
     fingerprint = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     learn, fisher = plain.build(fingerprint)
-    return {
+    loops = {
         "local": local.build(fingerprint),
         "weights": sampled.build(fingerprint),
         "plain": learn,
         "fisher": fisher,
         "predict": predicting.build(fingerprint),
     }
+    event.register("numba:compile", _Announcer(list(loops.values())))
+    return loops
 
 
-@contextmanager
-def _announced() -> Iterator[None]:
-    """Say that compiling takes a moment, if it does."""
-    notice = threading.Timer(
-        1.0,
-        lambda: print(
-            "mesu: compiling the engine for this machine, once (about 10 s) ...", file=sys.stderr, flush=True
-        ),
-    )
-    notice.daemon = True
-    notice.start()
-    try:
-        yield
-    finally:
-        notice.cancel()
+class _Announcer(event.Listener):
+    """Says that one of these loops is being compiled, which takes a while; one that is found on disk is not."""
 
+    def __init__(self, loops: list[Any]) -> None:
+        self.loops = loops
 
-def _call(name: str, *arguments) -> Any:
-    """Run a loop; the first time with these types, say so if it has to be compiled."""
-    loop = _loops()[name]
-    before = len(loop.signatures)
-    if before and loop.signatures:
-        return loop(*arguments)
-    with _announced():
-        return loop(*arguments)
+    def on_start(self, event: event.Event) -> None:
+        """A compilation begins, of anybody's code."""
+        if any(event.data["dispatcher"] is loop for loop in self.loops):
+            print("mesu: compiling the engine for this machine, once (about 10 s) ...", file=sys.stderr, flush=True)
+
+    def on_end(self, event: event.Event) -> None:
+        """It has ended."""
 
 
 def _typed(kind: type, constants: Any, dtype: type) -> Any:
@@ -183,14 +171,17 @@ class PosteriorEngine:
         if len(given) and given.shape != (len(x) // self.batch, normals):
             raise ValueError(f"noise must have shape {(len(x) // self.batch, normals)}, got {given.shape}")
         precision = net.likelihood.noise_std**-2 if isinstance(net.likelihood, GaussianNoise) else 0.0
+        key = self.batch, self.samples, normals, dtype
+        if key not in self._work:
+            self._work = {key: shape.work(*key)}
         layout = shape.network(self.batch, self.samples, precision)
         constants = self._constants(dtype)
         idle = constants._replace(lr_mean=dtype(0), lr_std=dtype(0))
-        work = shape.work(self.batch, self.samples, normals, dtype)
+        work = self._work[key]
         before = mean.copy(), std.copy()
         counter = net.noise
-        negative = _call(
-            net.estimator, mean, std, layout, x, y, given, counter.seed, counter.step, constants, idle, work
+        negative = _loops()[net.estimator](
+            mean, std, layout, x, y, given, counter.seed, counter.step, constants, idle, work
         )
         if negative != 0 or not (np.isfinite(mean.sum()) and std.min() > 0 and std.max() < np.inf):
             mean[:], std[:] = before
@@ -221,8 +212,8 @@ class PosteriorEngine:
         threads = max(1, min(torch.get_num_threads(), len(x) // ROWS_WORTH_A_THREAD))
         edges = np.linspace(0, len(x), threads + 1).astype(int)
         spaces = [predicting.scratch(shape.sizes, samples, mean.dtype) for _ in range(threads)]
-        _call(
-            "predict", mean, std, layout, x[:1], seed, 0, out[:, :1], spaces[0]
+        _loops()["predict"](
+            mean, std, layout, x[:1], seed, 0, out[:, :1], spaces[0]
         )  # compiled, if need be, by one thread
         with ThreadPoolExecutor(threads) as pool:
             parts = [
@@ -279,7 +270,7 @@ class WeightEngine:
         work = self.shape.work(self.batch, 1, 0, dtype)
         spare = np.zeros((max(len(state), 1), self.shape.sizes[0]), dtype)
         before = weight.copy(), state.copy()
-        _call("plain", weight, state, spare, layout, x, y, constants, idle, work)
+        _loops()["plain"](weight, state, spare, layout, x, y, constants, idle, work)
         if not np.isfinite(weight.sum()):
             weight[:], state[:] = before
             raise StepRefused(
@@ -294,7 +285,7 @@ class WeightEngine:
             dtype = weight.dtype.type
             x, y = checked(x, y, self.shape, Categorical(), dtype, 1)
             total = np.zeros_like(weight)
-            _call("fisher", weight, self.shape.network(1, 1, 0.0), x, y, total, self.shape.work(1, 1, 0, dtype))
+            _loops()["fisher"](weight, self.shape.network(1, 1, 0.0), x, y, total, self.shape.work(1, 1, 0, dtype))
             parameters = dict(self.net.named_parameters())
             pieces = torch.from_numpy(total / len(x)).split([parameters[n].numel() for n in self.shape.parameters])
             fishers = {n: f.view_as(parameters[n]) for n, f in zip(self.shape.parameters, pieces, strict=True)}

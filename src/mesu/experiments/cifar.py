@@ -23,6 +23,20 @@ from mesu.streams import FirstExamples, InTurn, MultiHead, Splits, Stream, Task
 LEARNERS = ("mesu", "mesu-exact", "ewc", "ewc-online", "si", "adam")
 
 SMOKE = {"images": 400, "epochs": 1, "splits": (1,), "width": 4, "batch": 100, "samples": 2, "test_samples": 2}
+# Steps count more than images, so batches are small, and channels half as many. MESU has a tenth of the paper's start, which is
+# quieter, in a trust region ten times as wide and at a rate of means to match; its memory is the paper's, counted in images.
+SMALL = {
+    "splits": (1, 16),
+    "width": 16,
+    "batch": 20,
+    "estimator": "local",
+    "samples": 1,
+    "test_samples": 4,
+    "memory": 5_000_000,
+    "lr_mean": 80.0,
+    "max_step": 0.2,
+    "init_scale": 0.1,
+}
 
 
 @dataclass(frozen=True)
@@ -44,6 +58,7 @@ class Convolutional:
     lr_mean: float = 5.0  # rate of its means
     lr_std: float = 132.0  # rate of its sigmas: 66 in the paper's table, where the half is left out
     max_step: float | None = 0.02  # its trust region, which the paper does not mention
+    init_scale: float = 1.0  # its start, times the paper's 1/(2 sqrt(fan_out))
     exact_init_scale: float = 0.24  # start of mesu-exact, which has neither rates nor clip, times 1/(2 sqrt(fan_out))
     exact_lr_mean: float = 1.0  # its rate of the means
     adam_lr: float = 0.001  # learning rate of Adam, EWC and SI
@@ -108,7 +123,7 @@ class SplitCIFAR10(Convolutional):
     classes: ClassVar[int] = 2
     scales: ClassVar[dict[str, dict[str, Any]]] = {
         "smoke": SMOKE,
-        "small": {"splits": (1, 16), "epochs": 12, "estimator": "local", "samples": 1},
+        "small": {**SMALL, "epochs": 6},
         "paper": {},
     }
 
@@ -126,7 +141,7 @@ class CIFAR(Convolutional):
     classes: ClassVar[int] = 10
     scales: ClassVar[dict[str, dict[str, Any]]] = {
         "smoke": SMOKE,
-        "small": {"splits": (1, 16), "epochs": 6, "estimator": "local", "samples": 1},
+        "small": {**SMALL, "epochs": 6},
         "paper": {},
     }
 
@@ -179,7 +194,9 @@ class ConvolutionalTrial:
         """The slice in this epoch's order, without what does not fill a batch."""
         order = np.random.default_rng([self.seed, task.index, epoch]).permutation(len(task.y_train))
         order = order[: len(order) // self.settings.batch * self.settings.batch]
-        return task.x_train[order], task.y_train[order]
+        # channels last in memory, which torch sees by the strides: a tenth faster on a CPU
+        x = np.ascontiguousarray(task.x_train[order].transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+        return x, task.y_train[order]
 
     def train(self, mode: bool) -> None:
         """Dropout on or off."""
@@ -209,7 +226,7 @@ def make_learner(settings: Convolutional, name: str, heads: int, seed: int) -> L
     torch.manual_seed(seed)
     net = ConvNet(heads, settings.classes, settings.width)
     if name in ("mesu", "mesu-exact"):
-        scale = 1.0 if name == "mesu" else settings.exact_init_scale
+        scale = settings.init_scale if name == "mesu" else settings.exact_init_scale
         posterior = Bayesian(net, estimator=settings.estimator, init="cifar", init_scale=scale, seed=seed)
         posterior = posterior.to(settings.device)
         shared: dict[str, Any] = {"memory": settings.memory, "prior_std": settings.prior_std}
