@@ -1,5 +1,6 @@
 """The animals: which species come when, what each learner is, and what they make of the features of photographs."""
 
+from dataclasses import replace
 from math import log, sqrt
 
 import numpy as np
@@ -10,7 +11,7 @@ from mesu.data.animals import Animals, animals
 from mesu.data.catalogue import published
 from mesu.data.finding import where
 from mesu.experiments import animals as experiment
-from mesu.experiments.animals import DRAWS, EDGES, AnimalFamilies, drawn, family_task, make_learner, shuffled
+from mesu.experiments.animals import DRAWS, EDGES, AnimalFamilies, drawn, examples, family_task, make_learner, shuffled
 from mesu.experiments.table import accuracy_matrix, as_table, summarise
 from mesu.report.animals import animal_panels
 from mesu.report.panels import overview
@@ -123,6 +124,47 @@ def test_all_tasks_are_tested_after_each_and_doubt_is_counted_at_the_end(made_up
             assert shares["value"].sum() == pytest.approx(1.0)
     assert EDGES[-1] == pytest.approx(log(5))
     overview(animal_panels(table))
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(1, [0]), (2, [1, 0]), (8, [7, 6, 5, 4, 3, 2, 1, 0]), (50, [49, 48, 47, 46, 3, 2, 1, 0])]
+)
+def test_examples_are_those_doubted_least_and_most_by_rising_doubt(count, shown):
+    assert examples(np.linspace(1.0, 0.1, count)) == shown
+
+
+def test_examples_are_of_the_first_seed_where_there_are_pictures_and_tell_doubt_answer_and_species(
+    made_up, monkeypatch
+):
+    settings = AnimalFamilies(**SMALL)
+    assert not any(row.measure.startswith("example") for row in learned(settings.trial("sgd-0.005", 0)))
+    pictures = np.arange(80 * 3).reshape(80, 1, 1, 3).astype(np.uint8)
+    illustrated = replace(made_up, test_pictures=pictures, ood_pictures=255 - pictures[:40])
+    monkeypatch.setattr(experiment, "animals", lambda features: illustrated)
+    assert not any(row.measure.startswith("example") for row in learned(settings.trial("sgd-0.005", 1)))
+    trial = settings.trial("sgd-0.005", 0)
+    rows = learned(trial)
+    kept = trial.pictures(rows)
+    assert len(kept) == 16
+    for name, x, of_these in (("animal", made_up.test_x, pictures), ("whale", made_up.ood_x, 255 - pictures[:40])):
+        scores = trial.model.net(torch.from_numpy(x)).detach().double()
+        doubt = torch.distributions.Categorical(logits=scores).entropy()
+        order = doubt.argsort().tolist()
+        told = {row.on_task: row.value for row in rows if row.measure == f"example_{name}"}
+        assert list(told) == order[:4] + order[-4:]
+        assert list(told.values()) == pytest.approx(doubt[list(told)].tolist(), rel=1e-3, abs=1e-6)
+        answers = {row.on_task: row.value for row in rows if row.measure == f"example_{name}_answer"}
+        assert answers == {place: float(scores[place].argmax()) for place in told}
+        for place in told:
+            assert np.array_equal(kept[f"{name}-{place}"], of_these[place])
+    species = {row.on_task: row.value for row in rows if row.measure == "example_animal_species"}
+    assert len(species) == 8
+    assert all(made_up.test_y[place] == value for place, value in species.items())
+    assert not any(row.measure == "example_whale_species" for row in rows)
+
+
+def learned(trial):
+    return [row for index in range(4) for row in trial.stage(index)]
 
 
 @pytest.mark.skipif(where(published("animals-resnet18")) is None, reason="not on this machine: animals_resnet18.npz")

@@ -8,7 +8,10 @@ import io
 import json
 import os
 import pickle
+import re
+from base64 import b64decode
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +26,16 @@ from mesu.data import npz, photographs, weights
 from mesu.data.animals import ANIMALS, CODES, SPECIES
 from mesu.data.efficientnet import EfficientNetLite0, SameConv2d
 from mesu.data.finding import load
-from mesu.data.photographs import NETWORKS, Network, find_photographs, make_features, prepare, read_photograph
+from mesu.data.photographs import NETWORKS, Network, find_photographs, make_features, prepare, read_photograph, small
 from mesu.data.published import Array, DamagedData, Unavailable
 from mesu.data.resnet import ResNet18
 from mesu.data.weights import fit, read_weights
+from mesu.experiments.animals import AnimalFamilies
+from mesu.report import page as page_module
+from mesu.report import write, write_joined
+from mesu.report.figures import panels
+from mesu.report.panels import overview, picture
+from mesu.runs import Run
 
 
 @pytest.fixture(autouse=True)
@@ -204,6 +213,17 @@ def test_the_shorter_side_is_resized_with_a_triangle_of_weights(tmp_path):
     picture = read_photograph(save(tmp_path / "b.png", line))
     assert picture[5, :, 0].nonzero()[0].tolist() == [149 - 38, 150 - 38]
     assert picture[5, 149 - 38 : 151 - 38, 0].tolist() == [30, 90]
+
+
+def test_small_pictures_are_the_same_smaller(tmp_path):
+    rows, columns = np.mgrid[:224, :224]
+    shown = small(np.stack([rows, columns, np.full_like(rows, 7)], axis=2).astype(np.uint8))
+    assert (shown.shape, shown.dtype) == ((64, 64, 3), np.uint8)
+    middles = (np.arange(64) + 0.5) * 3.5 - 0.5  # of the pixels that each takes the place of
+    inside = slice(4, -4)  # nearer the edge the weights are one-sided
+    assert np.abs(shown[inside, :, 0] - middles[inside, None]).max() < 1
+    assert np.abs(shown[:, inside, 1] - middles[inside]).max() < 1
+    assert (shown[:, :, 2] == 7).all()
 
 
 def test_every_kind_of_picture_becomes_red_green_and_blue(tmp_path):
@@ -490,6 +510,7 @@ def test_features_come_back_through_animals(images, cache):
             **{f"{part}_y": "<U2" for part in ("train", "test")},
             **{"species_code": "<U2", "species_name": "<U10"},
             **{"train_file": "<U17", "test_file": "<U17", "ood_file": "<U12"},
+            **{"test_pictures": "|u1", "ood_pictures": "|u1"},
         }
         assert file["train_file"][[0, -1]].tolist() == ["Red panda/01.png", "Mule/05.png"]
     for features in (made.path, str(made.path), made.path.name):
@@ -501,6 +522,9 @@ def test_features_come_back_through_animals(images, cache):
         assert animals.test_x.tolist() == [list(shade(s, 4)) for s in range(20)]
         assert animals.test_y.tolist() == list(range(20))
         assert animals.ood_x.tolist() == [list(shade(20, i)) for i in range(2)]
+        for pictures, features in ((animals.test_pictures, animals.test_x), (animals.ood_pictures, animals.ood_x)):
+            assert pictures.shape == (len(features), 64, 64, 3)
+            assert (pictures == features[:, None, None]).all()  # which are the picture's colour
 
 
 def test_features_made_again_are_read_again(images):
@@ -544,6 +568,16 @@ def test_photographs_that_cannot_be_read_are_named_and_left_out(images, cache, c
     animals = data.animals(made.path)
     assert animals.train_x[animals.train_y == 6].tolist() == [list(shade(6, i)) for i in (1, 3, 5)]
     assert animals.train_x[animals.train_y == 18].tolist() == [list(shade(18, i)) for i in (2, 3, 5)]
+
+
+def test_small_pictures_of_others_are_not_mixed_up_where_some_cannot_be_read(images):
+    species_folder(images / "Owl", 18, range(6, 9))
+    (images / "Owl" / "04.png").write_bytes(b"not a picture")
+    (images / "Whale" / "00.png").write_bytes(b"not a picture")
+    animals = data.animals(make_features(images, batch=7).path)
+    assert (animals.test_pictures == animals.test_x[:, None, None]).all()
+    assert animals.test_pictures[18, 0, 0].tolist() == list(shade(18, 8))
+    assert animals.ood_pictures[:, 0, 0].tolist() == [list(shade(20, 1))]
 
 
 def test_species_of_which_nothing_can_be_read_is_an_error(images, cache):
@@ -596,6 +630,8 @@ def test_interrupted_work_leaves_nothing(images, cache, monkeypatch):
 
 # ---- reading it
 
+SMALL_PICTURES = np.zeros((20, 64, 64, 3), np.uint8)
+
 
 @pytest.fixture
 def arrays():
@@ -627,6 +663,16 @@ def arrays():
         (lambda a: {"test_y": np.full(20, "11")}, "array test_y has no Cheetah, Chicken"),
         (lambda a: {"species_name": a["species_name"][::-1]}, "array species_name is not Red panda, Cheetah"),
         (lambda a: {"species_code": np.arange(20)}, "array species_code is not 11, 12, 13"),
+        (lambda a: {"test_pictures": SMALL_PICTURES[:20]}, "array ood_pictures is missing"),
+        (lambda a: {"ood_pictures": SMALL_PICTURES[:2]}, "array test_pictures is missing"),
+        (
+            lambda a: {"test_pictures": SMALL_PICTURES[:20], "ood_pictures": SMALL_PICTURES[:3]},
+            "array ood_pictures has shape 3 x 64 x 64 x 3 where 2 x 64 x 64 x 3 is right",
+        ),
+        (
+            lambda a: {"test_pictures": SMALL_PICTURES[:20] / 255, "ood_pictures": SMALL_PICTURES[:2]},
+            "array test_pictures has dtype float64 where uint8 is right",
+        ),
     ],
 )
 def test_file_with_something_else_in_it_is_an_error_that_names_file_and_array(arrays, tmp_path, change, words):
@@ -634,6 +680,19 @@ def test_file_with_something_else_in_it_is_an_error_that_names_file_and_array(ar
     changed = {name: array for name, array in (arrays | change(arrays)).items() if array is not None}
     npz.write(path, changed)
     with pytest.raises(DamagedData, match=f"{path} does not hold features of animals: .*{words}"):
+        data.animals(path)
+
+
+def test_pictures_are_read_where_there_are_some(arrays, tmp_path):
+    path = tmp_path / "other.npz"
+    npz.write(path, arrays)
+    assert data.animals(path).test_pictures is data.animals(path).ood_pictures is None
+    npz.write(path, arrays | {"test_pictures": SMALL_PICTURES, "ood_pictures": SMALL_PICTURES[:2] + np.uint8(9)})
+    animals = data.animals(path)
+    assert animals.test_pictures.shape == (20, 64, 64, 3)
+    assert (animals.ood_pictures == 9).all()
+    np.savez(path, **arrays, test_pictures=np.array([{}], dtype=object), ood_pictures=SMALL_PICTURES[:2])
+    with pytest.raises(DamagedData, match="is damaged or not a file of arrays"):
         data.animals(path)
 
 
@@ -775,3 +834,170 @@ def test_unknown_network_is_refused(images, capsys):
     with pytest.raises(ValueError, match="network must be one of effnetlite0, resnet18, got 'vgg'"):
         make_features(images, network="vgg")
     assert command(capsys, "animals", "--images", images, "--network", "vgg")[0] == 2
+
+
+# ---- the photographs in the report
+
+WHALES = 3
+
+
+def small_run(parent, features, **changes):
+    """A run of a minute's worth of features in seconds."""
+    little = {"photographs": 4, "epochs": 1, "hidden": 4, "samples": 2, "test_samples": 5, "seeds": 2}
+    settings = AnimalFamilies(features=str(features), **{**little, "sgd_lr": (0.01,), **changes})
+    settings.check()
+    run = Run.create(settings, parent)
+    run.execute(workers=1)
+    return run
+
+
+@pytest.fixture
+def shown(images, tmp_path, monkeypatch):
+    """A run whose photographs are of one colour each, which says their species; the features are gone afterwards."""
+    monkeypatch.setitem(NETWORKS, "effnetlite0", replace(COLOURS, std=(100, 100, 100)))
+    species_folder(images / "Whale", 20, range(WHALES))
+    made = make_features(images).path
+    run = small_run(tmp_path / "runs", made)
+    made.rename(tmp_path / "gone.npz")
+    return run
+
+
+def examples_of(table, learner):
+    """Species or whale of each example, by its row in the data: there is one photograph to test of each species."""
+    rows = table.filter(learner=learner, seed=0)
+    return {
+        name: rows.filter(measure=f"example_{name}").select("on_task", "value").rows() for name in ("animal", "whale")
+    }
+
+
+def test_a_run_keeps_the_photographs_of_its_examples(shown):
+    table = shown.table()
+    assert table.filter(seed=1, measure="example_animal").is_empty()
+    assert sorted(shown.pictures()) == ["mesu-0", "mesu-paper-0", "sgd-0.01-0"]
+    for learner in ("mesu", "mesu-paper", "sgd-0.01"):
+        chosen = examples_of(table, learner)
+        assert {name: len(each) for name, each in chosen.items()} == {"animal": 8, "whale": WHALES}
+        pictures = shown.pictures()[f"{learner}-0"]
+        assert set(pictures) == {f"{name}-{place}" for name, each in chosen.items() for place, _ in each}
+        for name, picture_ in pictures.items():
+            kind, _, place = name.partition("-")
+            colour = shade(int(place), 4) if kind == "animal" else shade(20, int(place))
+            assert picture_.shape == (64, 64, 3)
+            assert (picture_ == colour).all(), name
+        for each in chosen.values():
+            assert [value for _, value in each] == sorted(value for _, value in each)
+
+
+def drawn_pictures(panel):
+    """Each picture's colour and the lines of text below it, row by row."""
+    (axes,) = picture(panel).axes
+    below = {}
+    for text in axes.texts:
+        x, y = text.get_position()
+        below.setdefault((round(x, 6), int(y * 1000)), text.get_text())
+    found = []
+    for image in axes.images:
+        left, _, bottom, _ = image.get_extent()
+        lines = [word for (x, y), word in sorted(below.items()) if x == round(left, 6) and 0 < y / 1000 - bottom < 0.5]
+        (colour,) = np.unique(np.asarray(image.get_array()).reshape(-1, 3), axis=0).tolist()
+        found.append((tuple(colour), lines))
+    return found
+
+
+def test_the_panel_shows_each_photograph_above_its_own_name_answer_and_doubt(shown):
+    table = shown.table()
+    panel = next(each for each in panels(table, shown.pictures()) if each.name == "examples-sgd-0.01")
+    chosen, found = examples_of(table, "sgd-0.01"), drawn_pictures(panel)
+    answers = table.filter(learner="sgd-0.01", measure="example_animal_answer")
+    families = ["bears", "cats", "poultry", "wild birds", "cattle"]
+    answer_of = {place: families[int(value)] for place, value in answers.select("on_task", "value").iter_rows()}
+    animals, whales = found[:8], found[8:]
+    by_doubt = [place for place, _ in chosen["animal"]]
+    assert [colour[0] // 10 for colour, _ in animals] == by_doubt[:4] + by_doubt[:3:-1]
+    doubt_of = dict(chosen["animal"])
+    for colour, (species, answer, doubt) in animals:
+        place = colour[0] // 10
+        assert colour == shade(place, 4)
+        assert species == SPECIES[place]
+        mark = "\N{CHECK MARK}" if answer_of[place] == families[place % 5] else "\N{BALLOT X}"
+        assert answer == f"{answer_of[place]} {mark}"
+        assert float(doubt) == pytest.approx(doubt_of[place], rel=0.05)
+        assert f"{species} ({'rightly ' if mark == chr(10003) else ''}taken for {answer_of[place]}, " in panel.numbers
+    least, middle, most = (place for place, _ in chosen["whale"])
+    assert [colour for colour, _ in whales] == [shade(20, i) for i in (most, middle, least)]
+    assert all(answer in families for _, (answer, _) in whales)
+
+
+def test_the_page_carries_the_photographs_and_says_in_words_what_they_show(shown):
+    text = write(shown).read_text(encoding="utf-8")
+    figures = re.findall(r'<img src="data:image/svg\+xml;base64,([^"]+)"[^>]* alt="([^"]+)"', text)
+    assert len(figures) == text.count("<img")
+    with_photographs = {}
+    for source, alt in figures:
+        svg = b64decode(source).decode()
+        if "<image" in svg:
+            with_photographs[unescape(alt)] = svg
+    assert [
+        alt.partition(": sure, and in doubt: animals that it is most sure of: ")[0] for alt in with_photographs
+    ] == [*("MESU", "MESU, paper's rule", "SGD, rate 0.01")]
+    for alt, svg in with_photographs.items():
+        assert "; whales that it doubts least: taken for " in alt
+        assert set(re.findall(r'href="(?!#)([^,"]+)', svg)) == {"data:image/png;base64"}
+    assert "without the photographs together as" in text
+    assert len(overview(panels(shown.table(), shown.pictures())).axes) == len(figures) - 3
+
+
+def test_photographs_that_are_lost_leave_a_gap_and_without_any_there_is_no_panel(shown):
+    def names():
+        return [panel.name for panel in panels(shown.table(), shown.pictures()) if panel.alone]
+
+    folder = shown.picture_folder("mesu", 0)
+    first, second, *_ = sorted(folder.iterdir())
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:90])
+    assert len(shown.pictures()["mesu-0"]) == 8 + WHALES - 2
+    assert names() == ["examples-mesu", "examples-mesu-paper", "examples-sgd-0.01"]
+    panel = next(panel for panel in panels(shown.table(), shown.pictures()) if panel.name == "examples-mesu")
+    assert len(drawn_pictures(panel)) == 8 + WHALES - 2
+    for path in folder.iterdir():
+        path.write_bytes(b"")
+    assert names() == ["examples-mesu-paper", "examples-sgd-0.01"]
+
+
+def test_a_part_done_again_keeps_the_same_photographs(shown, tmp_path):
+    table, pictures = shown.table(), shown.pictures()
+    (tmp_path / "gone.npz").rename(shown.settings.features)
+    folder = shown.picture_folder("mesu", 0)
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / ".animal-3.png.12345").write_bytes(b"half a pict")  # killed there, after the last checkpoint
+    shown.part("mesu", 0).unlink()
+    assert shown.execute(workers=1).equals(table)
+    assert not list(folder.glob(".*"))
+    again = shown.pictures()
+    assert {job: sorted(each) for job, each in again.items()} == {job: sorted(each) for job, each in pictures.items()}
+    for name, each in pictures["mesu-0"].items():
+        assert np.array_equal(again["mesu-0"][name], each)
+
+
+def test_joined_runs_show_the_photographs_of_each(shown, tmp_path, monkeypatch):
+    given = {}
+    monkeypatch.setattr(page_module, "panels", lambda table, pictures: given.update(pictures) or [])
+    (tmp_path / "gone.npz").rename(shown.settings.features)
+    other = small_run(tmp_path / "others", shown.settings.features, learners=("sgd",), sgd_lr=(0.02,))
+    write_joined([shown, other], tmp_path / "both")
+    assert sorted(given) == ["mesu-0", "mesu-paper-0", "sgd-0.01-0", "sgd-0.02-0"]
+
+
+def test_without_pictures_there_is_no_panel_and_nothing_else_changes(shown, tmp_path):
+    with np.load(tmp_path / "gone.npz") as file:
+        npz.write(tmp_path / "bare.npz", {name: file[name] for name in file.files if "pictures" not in name})
+    bare = small_run(tmp_path / "runs", tmp_path / "bare.npz")
+    assert bare.pictures() == {}
+    assert not (bare.folder / "pictures").exists()
+    with_them = shown.table()
+    assert bare.table().equals(with_them.filter(~with_them["measure"].str.starts_with("example_")))
+    drawn = [panel.name for panel in panels(bare.table(), bare.pictures())]
+    assert drawn == [panel.name for panel in panels(with_them, shown.pictures()) if not panel.alone]
+    assert drawn == [panel.name for panel in panels(with_them)]
+    assert not any(name.startswith("examples") for name in drawn)

@@ -117,7 +117,7 @@ def study(tmp_path_factory):
 @pytest.fixture
 def words_only(monkeypatch):
     """Pages without pictures, which take a second each to draw."""
-    monkeypatch.setattr(page_module, "panels", lambda table: [])
+    monkeypatch.setattr(page_module, "panels", lambda table, pictures: [])
 
 
 # --- what the page says ---

@@ -4,10 +4,11 @@
       settings.json             what was asked for, and with which versions
       checkpoints/mesu-0/       the learner and its rows so far, after every task
       parts/mesu-0.parquet      the rows of one learner and seed, written when it is done
+      pictures/mesu-0/          photographs that those rows speak of, where an experiment has some
       table.parquet             all parts, in order
       *.parquet.sha256          what `sha256sum --check` reads, beside each
       times.json                seconds that each part took
-      figures, report.html      drawn from the table
+      figures, report.html      drawn from the table and the pictures
 
 Files are written aside and moved into place, so a kill leaves a folder that `resume` can finish, to the same table bit for bit.
 """
@@ -30,11 +31,13 @@ import numpy as np
 import polars as pl
 import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
+from PIL import Image
 
 from mesu import checkpoints
 from mesu.checkpoints import Checkpoint, remove_leftovers, replacing
 from mesu.experiments import EXPERIMENTS
 from mesu.experiments.table import as_table
+from mesu.experiments.trial import Illustrated
 from mesu.version import __version__
 
 
@@ -150,6 +153,19 @@ class Run:
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return {}
 
+    def picture_folder(self, contestant: str, seed: int) -> Path:
+        """Where its pictures go."""
+        return self.folder / "pictures" / f"{contestant}-{seed}"
+
+    def pictures(self) -> dict[str, dict[str, np.ndarray]]:
+        """The pictures of each contestant and seed by name, without those that are lost or damaged."""
+        found: dict[str, dict[str, np.ndarray]] = {}
+        for path in sorted(self.folder.glob("pictures/*/*.png")):
+            picture = _read_picture(path)
+            if picture is not None:
+                found.setdefault(path.parent.name, {})[path.stem] = picture
+        return found
+
     def execute(self, workers: int) -> pl.DataFrame:
         """Do what is not done yet, `workers` jobs at a time, and write the table."""
         if workers < 1:
@@ -201,6 +217,8 @@ def _execute_part(folder: Path, contestant: str, seed: int) -> None:
         rows = [*done.rows, *trial.stage(index)]
         done = Checkpoint(index + 1, rows, trial.tensors(), done.seconds + time.perf_counter() - began)
         checkpoints.write(own, done)
+    if isinstance(trial, Illustrated):
+        _write_pictures(run.picture_folder(contestant, seed), trial.pictures(done.rows))
     with replacing(run.part(contestant, seed).with_suffix(".seconds")) as path:
         path.write_text(f"{done.seconds:.3f}\n")
     _write_table(run.part(contestant, seed), as_table(done.rows))
@@ -255,6 +273,25 @@ def _read_table(path: Path) -> pl.DataFrame:
         return pl.read_parquet(io.BytesIO(data))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def _write_pictures(folder: Path, pictures: dict[str, np.ndarray]) -> None:
+    """Write pictures, before the part that speaks of them: where that is, they are."""
+    if not pictures:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(folder)
+    for name, picture in pictures.items():
+        with replacing(folder / f"{name}.png") as path:
+            Image.fromarray(picture).save(path, format="PNG")
+
+
+def _read_picture(path: Path) -> np.ndarray | None:
+    try:
+        with Image.open(path, formats=("PNG",)) as opened:
+            return np.asarray(opened.convert("RGB"))
+    except Exception:  # Pillow raises many kinds, SyntaxError among them
+        return None
 
 
 def _sum_of(path: Path) -> Path:

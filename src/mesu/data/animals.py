@@ -16,6 +16,7 @@ from mesu.data.finding import cache_folder, data_folder, load
 from mesu.data.published import Array, Arrays, DamagedData, Published, Unavailable, times
 
 FAMILIES = 5
+FAMILY_NAMES = ("bears", "cats", "poultry", "wild birds", "cattle")
 SPECIES = (  # a column is a family
     *("Red panda", "Cheetah", "Chicken", "Eagle", "Bull"),
     *("Polar bear", "Lion", "Duck", "Raven", "Goat"),
@@ -23,6 +24,10 @@ SPECIES = (  # a column is a family
     *("Panda", "Lynx", "Swan", "Owl", "Mule"),
 )
 CODES = tuple(f"{i // FAMILIES + 1}{i % FAMILIES + 1}" for i in range(len(SPECIES)))  # row and family, from 1
+
+PICTURE_SIDE = 64  # pixels
+# of photographs to test and whales alone, and only in files made from a folder
+_PICTURES = {"test_pictures": "test_x", "ood_pictures": "ood_x"}
 
 # the photographs and their labels are the same for both networks
 _PHOTOGRAPHS = {
@@ -70,6 +75,8 @@ class Animals:
     test_y: np.ndarray
     ood_x: np.ndarray  # whales: no species to learn
     species: tuple[str, ...]  # names, by number
+    test_pictures: np.ndarray | None = None  # small, [photographs, 64, 64, 3] bytes, where they are at hand
+    ood_pictures: np.ndarray | None = None
 
 
 def animals(features: str | Path = "resnet18") -> Animals:
@@ -103,7 +110,8 @@ def _numbered(arrays: Arrays) -> Animals:
     train_x, test_x, ood_x = (arrays[name].astype(np.float32) for name in ("train_x", "test_x", "ood_x"))
     # codes are sorted, so a code's place among them is the species' number
     train_y, test_y = (np.searchsorted(arrays["species_code"], arrays[name]) for name in ("train_y", "test_y"))
-    return Animals(train_x, train_y, test_x, test_y, ood_x, tuple(arrays["species_name"].tolist()))
+    names, pictures = tuple(arrays["species_name"].tolist()), (arrays.get(name) for name in _PICTURES)
+    return Animals(train_x, train_y, test_x, test_y, ood_x, names, *pictures)
 
 
 def _place(path: Path) -> Path:
@@ -123,7 +131,7 @@ def _place(path: Path) -> Path:
 
 def _mine(path: Path) -> Animals:
     """Features of a user's own photographs: not published, so only their form can be checked."""
-    arrays = npz.read_named(path, ANIMALS["resnet18"].contents)
+    arrays = npz.read_named(path, (*ANIMALS["resnet18"].contents, *_PICTURES))
     complaints = _complaints(arrays)
     if complaints:
         raise DamagedData(f"{path} does not hold features of animals: {'; '.join(complaints)}")
@@ -141,6 +149,8 @@ def _complaints(arrays: Arrays) -> list[str]:
     width = arrays["train_x"].shape[1] if arrays["train_x"].ndim == 2 else 0
     each = {name: _features_complaint(arrays[name], width) for name in ("train_x", "test_x", "ood_x")}
     each |= {f"{part}_y": _labels_complaint(arrays[f"{part}_y"], arrays[f"{part}_x"]) for part in ("train", "test")}
+    if any(name in arrays for name in _PICTURES):  # both or neither
+        each |= {name: _pictures_complaint(arrays.get(name), arrays[x]) for name, x in _PICTURES.items()}
     return [f"array {name} {complaint}" for name, complaint in each.items() if complaint]
 
 
@@ -151,6 +161,15 @@ def _features_complaint(array: np.ndarray, width: int) -> str | None:
         return f"has dtype {array.dtype} where float16 is right"
     bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
     return f"has {len(bad)} rows that are not finite, the first of them row {bad[0]}" if len(bad) else None
+
+
+def _pictures_complaint(pictures: np.ndarray | None, features: np.ndarray) -> str | None:
+    if pictures is None:
+        return "is missing"
+    right = (*features.shape[:1], PICTURE_SIDE, PICTURE_SIDE, 3)
+    if pictures.shape != right:
+        return f"has shape {times(pictures.shape)} where {times(right)} is right"
+    return f"has dtype {pictures.dtype} where uint8 is right" if pictures.dtype != np.uint8 else None
 
 
 def _labels_complaint(labels: np.ndarray, features: np.ndarray) -> str | None:

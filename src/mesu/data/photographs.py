@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from mesu.data import npz
-from mesu.data.animals import CODES, SPECIES
+from mesu.data.animals import CODES, PICTURE_SIDE, SPECIES
 from mesu.data.efficientnet import EfficientNetLite0
 from mesu.data.finding import cache_folder, make_writable
 from mesu.data.progress import progress
@@ -110,9 +110,9 @@ def make_features(
     model = known.build().eval()
     fit(model, read_weights(weights) if weights else known.weights(), known.title, str(weights or "its package"))
     progress().say(f"features of {len(photographs)} photographs by {known.title}")
-    kept, features = features_of(photographs, known, model, batch)
+    kept, features, pictures = features_of(photographs, known, model, batch)
     _refuse_gaps(images, kept, " that can be read")
-    npz.write(folder / name, _arrays(images, kept, features))
+    npz.write(folder / name, _arrays(images, kept, features, pictures))
     counts = {part: sum(photograph.part == part for photograph in kept) for part in PARTS}
     return Made(
         folder / name, counts, tuple(sorted({each.path for each in photographs} - {each.path for each in kept}))
@@ -226,6 +226,11 @@ def read_photograph(path: Path) -> np.ndarray:
     return np.asarray(resized.crop((left, top, left + SIDE, top + SIDE)))
 
 
+def small(picture: np.ndarray) -> np.ndarray:
+    """A square picture as people are shown it: bytes [64, 64, 3]."""
+    return np.asarray(Image.fromarray(picture).resize((PICTURE_SIDE, PICTURE_SIDE), Image.Resampling.LANCZOS))
+
+
 def prepare(pictures: Sequence[np.ndarray], network: Network) -> Tensor:
     """Pictures of bytes as the network wants them: [N, 3, height, width], less the mean, in standard deviations."""
     x = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float()
@@ -234,14 +239,17 @@ def prepare(pictures: Sequence[np.ndarray], network: Network) -> Tensor:
 
 def features_of(
     photographs: Sequence[Photograph], network: Network, model: EfficientNetLite0 | ResNet18, batch: int
-) -> tuple[list[Photograph], np.ndarray]:
-    """The photographs that could be read and, in rows of float16, their features; the others are named.
+) -> tuple[list[Photograph], np.ndarray, dict[Photograph, np.ndarray]]:
+    """The photographs that could be read, their features in rows of float16, and small pictures of those not learned from.
+
+    Those that cannot be read are named.
 
     Raises:
         ValueError: if a feature is not finite.
     """
     kept: list[Photograph] = []
     rows: list[np.ndarray] = []
+    pictures: dict[Photograph, np.ndarray] = {}
     sizes = [photograph.path.stat().st_size for photograph in photographs]
     for start in range(0, len(photographs), batch):
         progress().show(f"{start} of {len(photographs)} photographs", sum(sizes[:start]), sum(sizes))
@@ -255,7 +263,8 @@ def features_of(
                 if not np.isfinite(row).all():
                     raise ValueError(f"{network.title} makes features of {photograph.path} that are not finite")
             kept += [photograph for photograph, _ in readable]
-    return kept, np.concatenate(rows) if rows else np.empty((0, 0), np.float16)
+            pictures |= {photograph: small(picture) for photograph, picture in readable if photograph.part != "train"}
+    return kept, np.concatenate(rows) if rows else np.empty((0, 0), np.float16), pictures
 
 
 def _try_to_read(path: Path) -> np.ndarray | None:
@@ -266,7 +275,12 @@ def _try_to_read(path: Path) -> np.ndarray | None:
         return None
 
 
-def _arrays(folder: Path, photographs: Sequence[Photograph], features: np.ndarray) -> Arrays:
+def _arrays(
+    folder: Path,
+    photographs: Sequence[Photograph],
+    features: np.ndarray,
+    pictures: dict[Photograph, np.ndarray],
+) -> Arrays:
     arrays = {"species_code": np.array(CODES), "species_name": np.array(SPECIES)}
     for part in PARTS:
         rows = [i for i, photograph in enumerate(photographs) if photograph.part == part]
@@ -274,4 +288,6 @@ def _arrays(folder: Path, photographs: Sequence[Photograph], features: np.ndarra
         arrays[f"{part}_file"] = np.array([photographs[i].path.relative_to(folder).as_posix() for i in rows])
         if part != "ood":
             arrays[f"{part}_y"] = np.array([photographs[i].code for i in rows])
+        if part != "train":  # those learned from are many, and never shown
+            arrays[f"{part}_pictures"] = np.stack([pictures[photographs[i]] for i in rows])
     return arrays

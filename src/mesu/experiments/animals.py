@@ -4,7 +4,7 @@ A network learns bears, cats, poultry, wild birds and cattle from one species ea
 they look like changes, and nobody says when. Whales, of no family, should make it doubt.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import log
@@ -24,6 +24,7 @@ from mesu.posterior import Bayesian
 from mesu.streams import Domains, Task
 
 FAMILIES, TASKS = 5, 4
+EXAMPLES = 4  # photographs that the report shows of those a learner is most sure of, and of those it doubts most
 EDGES = np.geomspace(
     1e-5, log(FAMILIES), 41
 )  # of the histograms of doubt, in nats; less than the first counts as the first
@@ -135,16 +136,40 @@ class AnimalsTrial(LearnerTrial):
             yield row(tested.index, "accuracy", measures.accuracy(prediction.probs.numpy(), tested.y_test))
         # a deterministic network has no epistemic uncertainty: aleatoric is all that it can offer
         kind = "epistemic" if isinstance(self.model, BayesianLearner) else "aleatoric"
-        inside, outside = (
-            getattr(self.model.predict(x, settings.test_samples), kind).numpy()
-            for x in (self.data.test_x, self.data.ood_x)
+        on_animals, on_whales = (
+            self.model.predict(x, settings.test_samples) for x in (self.data.test_x, self.data.ood_x)
         )
+        inside, outside = (getattr(prediction, kind).numpy() for prediction in (on_animals, on_whales))
         yield row(None, "ood_auroc", measures.auroc(inside, outside))
         if index == TASKS - 1:
             for name, doubt in (("doubt_inside", inside), ("doubt_outside", outside)):
                 counts, _ = np.histogram(np.clip(doubt, EDGES[0], EDGES[-1]), EDGES)
                 for place, count in enumerate(counts):
                     yield row(place, name, count / len(doubt))
+            if self.seed == 0 and self.data.test_pictures is not None:
+                for name, prediction, doubt in (("animal", on_animals, inside), ("whale", on_whales, outside)):
+                    for place in examples(doubt):
+                        yield row(place, f"example_{name}", float(doubt[place]))
+                        yield row(place, f"example_{name}_answer", float(prediction.probs[place].argmax()))
+                        if name == "animal":
+                            yield row(place, "example_animal_species", float(self.data.test_y[place]))
+
+    def pictures(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
+        """The photographs that are examples: animal-17 is that of row 17 of those to test, whale-3 of row 3 of the whales."""
+        photographs = {"animal": self.data.test_pictures, "whale": self.data.ood_pictures}
+        return {
+            f"{name}-{row.on_task}": of_these[row.on_task]
+            for name, of_these in photographs.items()
+            if of_these is not None
+            for row in rows
+            if row.measure == f"example_{name}"
+        }
+
+
+def examples(doubt: np.ndarray) -> list[int]:
+    """Which photographs to show: those doubted least and those doubted most, by rising doubt; no photograph twice."""
+    order = np.argsort(doubt, kind="stable").tolist()
+    return order if len(order) <= 2 * EXAMPLES else order[:EXAMPLES] + order[-EXAMPLES:]
 
 
 def drawn(seed: int) -> list[list[int]]:

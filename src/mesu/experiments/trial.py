@@ -1,8 +1,9 @@
 """The contract between experiments and runs: a trial goes through its stages one by one and can be put down after each."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
 from torch import Tensor
 
 from mesu.experiments.table import Row
@@ -21,6 +22,15 @@ class Trial(Protocol):
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Become what the trial was that gave these `tensors`."""
+        ...
+
+
+@runtime_checkable
+class Illustrated(Protocol):
+    """A trial that has pictures to what it measured, which its run keeps for the report."""
+
+    def pictures(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
+        """Those that the rows of all its stages speak of, as bytes [height, width, 3], by name."""
         ...
 
 

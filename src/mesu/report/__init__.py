@@ -1,4 +1,4 @@
-"""Reports: figures, tables and the page of a run, drawn from its table alone."""
+"""Reports: figures, tables and the page of a run, drawn from its table and the pictures it kept; nothing else is read."""
 
 from mesu.report.markdown import write_markdown
 from mesu.report.page import paper_note, write, write_joined

@@ -50,7 +50,7 @@ def animal_panels(table: pl.DataFrame) -> list[Panel]:
             high,
         ),
     ]
-    shown = _shown(summary)
+    shown = shown_learners(summary)
     for learner in shown:
         matrices = np.array([accuracy_matrix(table, learner, seed) for seed in _seeds(table, learner)])
         panels.append(
@@ -79,7 +79,7 @@ def animal_panels(table: pl.DataFrame) -> list[Panel]:
     return panels
 
 
-def _shown(summary: Mapping) -> list[str]:
+def shown_learners(summary: Mapping) -> list[str]:
     """Learners with panels of their own: of many rates or starts, the paper's (or the first) and the best."""
     names = []
     for setting in (start, rate):

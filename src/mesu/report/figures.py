@@ -7,6 +7,7 @@ import polars as pl
 from mesu.report.animals import animal_panels
 from mesu.report.cifar import cifar_panels
 from mesu.report.dynamics import dynamics_panels
+from mesu.report.examples import Pictures, example_panels
 from mesu.report.hessian import hessian_panels
 from mesu.report.panels import Panel
 from mesu.report.permuted import permuted_panels
@@ -23,8 +24,12 @@ FIGURES: dict[str, Callable[[pl.DataFrame], list[Panel]]] = {
     "cifar": cifar_panels,
 }
 
+# panels of pictures that a run kept
+ILLUSTRATED: dict[str, Callable[[pl.DataFrame, Pictures], list[Panel]]] = {"animals": example_panels}
 
-def panels(table: pl.DataFrame) -> list[Panel]:
-    """The panels of a table's experiment; none where no figure is known."""
-    draw = FIGURES.get(str(table["experiment"][0]))
-    return draw(table) if draw else []
+
+def panels(table: pl.DataFrame, pictures: Pictures | None = None) -> list[Panel]:
+    """The panels of a table's experiment, and of its pictures if there are any; none where no figure is known."""
+    name = str(table["experiment"][0])
+    drawn = FIGURES[name](table) if name in FIGURES else []
+    return drawn + ILLUSTRATED[name](table, pictures) if pictures and name in ILLUSTRATED else drawn

@@ -20,7 +20,7 @@ from mesu.experiments.table import summarise
 from mesu.report.figures import panels
 from mesu.report.joining import joined
 from mesu.report.numbers import NOTHING, best, counted, duration, heading, known, mean_and_spread, names, number, spread
-from mesu.report.panels import overview, picture, save
+from mesu.report.panels import Panel, overview, picture, save
 from mesu.report.style import colour, label, short_number
 from mesu.runs import Run
 
@@ -28,7 +28,7 @@ LENGTHS = ("tasks", "epochs")  # settings that say how long an experiment is
 
 
 def write(run: Run) -> Path:
-    """Draw a finished run's figures and write its report.html, from its table; nothing is trained.
+    """Draw a finished run's figures and write its report.html, from its table and pictures; nothing is trained.
 
     Returns:
         The page.
@@ -81,7 +81,8 @@ def _table(runs: Sequence[Run]) -> pl.DataFrame:
 
 def _write(runs: Sequence[Run], table: pl.DataFrame, folder: Path) -> Path:
     experiment, summary = str(table["experiment"][0]), summarise(table)
-    drawings = _draw(table, folder / "figures")
+    pictures = {job: each for run in runs for job, each in run.pictures().items()}
+    drawings = _draw(panels(table, pictures), folder / "figures")
     seeds = {label(learner): sorted(table.filter(learner=learner)["seed"].unique()) for learner in summary}
     most = max(len(each) for each in seeds.values())
     saved = [run.saved for run in runs]
@@ -116,9 +117,8 @@ def _template() -> jinja2.Template:
     return environment.from_string(files("mesu.report").joinpath("page.html").read_text(encoding="utf-8"))
 
 
-def _draw(table: pl.DataFrame, folder: Path) -> list[dict[str, Any]]:
+def _draw(shown: list[Panel], folder: Path) -> list[dict[str, Any]]:
     """Each panel as a picture that the page carries in itself; an <img> each, so that no two share their ids."""
-    shown = panels(table)
     if not shown:
         return []
     folder.mkdir(parents=True, exist_ok=True)
@@ -134,6 +134,7 @@ def _draw(table: pl.DataFrame, folder: Path) -> list[dict[str, Any]]:
                 "height": height,
                 "title": panel.title,
                 "caption": panel.caption,
+                "alone": panel.alone,
                 "alt": f"{panel.title}: {panel.numbers or 'nothing was measured'}.",
             }
         )

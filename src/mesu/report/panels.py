@@ -28,6 +28,7 @@ class Panel(NamedTuple):
     numbers: str  # the same in words, for who cannot see it
     draw: Callable[[Axes], None]
     height: float = 2.6  # inches, without a legend
+    alone: bool = False  # too full of detail to be drawn smaller, among others
 
 
 class Curve(NamedTuple):
@@ -50,8 +51,8 @@ def picture(panel: Panel) -> Figure:
 
 
 def overview(panels: Iterable[Panel]) -> Figure:
-    """All panels, two beside each other, lettered."""
-    panels = list(panels)
+    """All panels that may, two beside each other, lettered."""
+    panels = [panel for panel in panels if not panel.alone]
     rows = [panels[i : i + 2] for i in range(0, len(panels), 2)]
     heights = [max(panel.height for panel in row) for row in rows]
     with figure_style():
