@@ -21,7 +21,7 @@ import mesu
 from mesu import answers, streaming
 from mesu.answers import Weights
 from mesu.remembering import effective_window
-from mesu.standardising import FURTHEST, Scale, follow, of_whole, standardised, unknown
+from mesu.standardising import FURTHEST, KNOWN, Scale, follow, of_whole, standardised, unknown
 from mesu.streaming import Settings, Stream, _border_after, _is_border
 
 CLASSES = Settings((12,), 1000, 1.0, 10, 64, standardise=True, regression=False, seed=3)
@@ -216,6 +216,54 @@ def test_a_whole_set_is_standardised_whatever_its_order():
 def test_values_whose_squares_are_no_numbers_are_refused():
     with pytest.raises(ValueError, match=r"1e\+200"):
         follow(unknown(1), np.array([[0.0], [1e200]]), 100)
+    with pytest.raises(
+        ValueError, match=r"must be smaller, got one of size 1e\+200"
+    ):  # though nothing contradicts it yet
+        follow(unknown(1), np.array([[1e200]]), 100)
+    for model in (mesu.MESUClassifier(), mesu.MESURegressor()):
+        with pytest.raises(ValueError, match=r"1e\+200"):
+            model.partial_fit([[1e200, 1.0]], [1])
+        model.partial_fit([[1.0, 1.0]], [1])
+    with pytest.raises(ValueError, match=r"1e\+200"):
+        mesu.MESURegressor().partial_fit([[1.0]], [1e200])
+    # where a spread is known, one that cannot be is taken for a far one
+    known, _ = follow(unknown(1), np.arange(40.0)[:, None], 100)
+    assert follow(known, np.array([[1e300]]), 100)[1][0, 0] < FURTHEST
+
+
+@pytest.mark.parametrize("place", range(KNOWN - 1))
+@pytest.mark.parametrize("size", [1e8, -1e30, 1e149])
+def test_a_column_survives_a_broken_value_among_its_first(place, size):
+    x = np.random.default_rng(place).normal(3, 1, size=(200, 1))
+    broken = x.copy()
+    broken[place] = size
+    scale, z = follow(unknown(1), broken, 1e5)
+    assert (scale.mean[0], scale.spread[0]) == pytest.approx((x[KNOWN - 1 :].mean(), x[KNOWN - 1 :].std()))
+    np.testing.assert_allclose(z[150:], (x[150:] - 3) / 1, atol=0.6)
+
+
+def test_values_of_many_sizes_are_kept():
+    # what looks like a broken value and is none: a switch, a long tail, a constant that moved, one of two
+    for x in (
+        np.r_[1e9, np.zeros(40)],
+        np.exp(6 * np.random.default_rng(0).normal(size=41)),
+        np.r_[5.0, np.full(40, 3.0)],
+        np.r_[1e9, 1e9, np.random.default_rng(0).normal(size=39)],
+    ):
+        assert follow(unknown(1), x[:KNOWN, None], 1e5)[0].mean[0] == pytest.approx(x[:KNOWN].mean())
+    scale, _ = follow(unknown(1), np.r_[1e9, np.ones(100)][:, None], 15)  # a memory that is never that long
+    assert scale.rows[0] == 15
+
+
+def test_a_model_survives_broken_first_rows():
+    X, y = line(3000)
+    fresh, truth = line(500, seed=1)
+    X[0], X[3, 1], y[2] = 1e120, -1e9, 1e100
+    model = mesu.MESURegressor(random_state=0).partial_fit(X, y)
+    assert np.sqrt(np.mean((model.predict(fresh) - truth) ** 2)) < 0.3 * truth.std()
+    X, y = clusters(1000)
+    X[0] = 1e100
+    assert mesu.MESUClassifier(random_state=0).partial_fit(X, y).score(*clusters(500, seed=1)) > 0.9
 
 
 # -- the stream -------------------------------------------------------------------------------------------------------

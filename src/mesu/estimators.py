@@ -31,6 +31,7 @@ class StreamEstimator(BaseEstimator):
     """What the classifier and the regressor share."""
 
     _regression: bool
+    _saved_as: str  # what a file calls the class
     _stream: Stream
 
     def __init__(
@@ -90,6 +91,24 @@ class StreamEstimator(BaseEstimator):
     def save(self, path: str | PathLike) -> None:
         """Keep the model in one file, for `mesu.load`."""
         saving.save(self, path)
+
+    def _kept(self) -> tuple[Moment, dict[str, Any], Any]:
+        """What a file keeps: all that was learned, the parameters, and the names of the columns if there are any."""
+        return self._now(), self.get_params(deep=False), getattr(self, "feature_names_in_", None)
+
+    @classmethod
+    def _from_kept(cls, moment: Moment, parameters: dict[str, Any], names: list | None) -> Self:
+        model: Any = cls(**parameters)
+        inputs = moment.weights.sizes[0]
+        if moment.settings.gaps:
+            raise ValueError("its settings are those of a model for River")
+        model._stream = Stream(moment.settings, inputs, moment)
+        model.n_features_in_ = inputs
+        if names is not None:
+            if not all(type(name) is str for name in names):
+                raise ValueError("its columns have other names")
+            model.feature_names_in_ = np.array(names, dtype=object)
+        return model
 
     def _partial_fit(self, X, y, classes=()) -> Self:
         if self.__sklearn_is_fitted__():
@@ -156,6 +175,7 @@ class MESUClassifier(ClassifierMixin, StreamEstimator):
     """
 
     _regression = False
+    _saved_as = "MESUClassifier"
 
     def partial_fit(self, X, y, classes=None) -> Self:
         """Learn the next rows of the stream, in order, once. How it is cut into calls cannot be told from the result.
@@ -204,6 +224,7 @@ class MESURegressor(RegressorMixin, StreamEstimator):
     """
 
     _regression = True
+    _saved_as = "MESURegressor"
 
     def partial_fit(self, X, y) -> Self:
         """Learn the next rows of the stream, in order, once. How it is cut into calls cannot be told from the result."""

@@ -2,7 +2,7 @@
 
     format        "mesu estimator"
     version       "1"
-    description   JSON: class, parameters, settings, labels, counts
+    description   JSON: class, parameters, settings, labels, names of the features, counts
     sha256        of the description and of every tensor's name, type, shape and bytes
 
 Loading one never runs code, and what comes back goes on as if it had never stopped, bit for bit.
@@ -27,6 +27,8 @@ from mesu.files import replacing
 from mesu.standardising import Scale
 
 FORMAT, VERSION = "mesu estimator", "1"
+CLASSES = ("MESUClassifier", "MESURegressor")
+RIVER = "river."  # goes before the names of River's models
 # what reading a damaged file, or one that somebody made up, raises
 UNREADABLE = (
     *(OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError),
@@ -39,20 +41,15 @@ class Unreadable(ValueError):
     """A file that is no model, or no longer one."""
 
 
-def save(estimator: Any, path: str | os.PathLike) -> None:
-    """Write a fitted estimator to a file that is there as a whole or, if something goes wrong, as it was before.
+def save(model: Any, path: str | os.PathLike) -> None:
+    """Write a model that has learned to a file that is there as a whole or, if something goes wrong, as it was before.
 
     Raises:
-        ValueError: if a parameter cannot be written down.
+        ValueError: if a parameter, a label or the name of a feature cannot be written down.
     """
-    from sklearn.utils.validation import check_is_fitted
-
-    check_is_fitted(estimator)
-    if type(estimator) not in _classes().values():
-        raise ValueError(
-            f"only {' and '.join(_classes())} can be saved, got {type(estimator).__name__}: pickle it instead"
-        )
-    now = estimator._stream.moment
+    if _kind(model._saved_as) is not type(model):
+        raise ValueError(f"only {' and '.join(CLASSES)} can be saved, got {type(model).__name__}: pickle it instead")
+    now, parameters, names = model._kept()
     tensors = {
         "mean": now.weights.mean,
         "std": now.weights.std,
@@ -63,19 +60,18 @@ def save(estimator: Any, path: str | os.PathLike) -> None:
         "usual": now.usual,
         "misses": now.misses,
     }
-    names = getattr(estimator, "feature_names_in_", None)
     description = json.dumps(
         {
-            "class": type(estimator).__name__,
-            "parameters": {name: _plain(name, value) for name, value in estimator.get_params(deep=False).items()},
+            "class": model._saved_as,
+            "parameters": {name: _plain(name, value) for name, value in parameters.items()},
             "settings": asdict(now.settings),
             "sizes": now.weights.sizes,
-            "labels": now.labels,
+            "labels": [_exact("label", label) for label in now.labels],
             "rows": now.rows,
             "updates": now.updates,
             "frame": now.frame,
             "noise_std": now.noise_std,
-            "feature_names": None if names is None else [str(name) for name in names],
+            "feature_names": None if names is None else [_exact("feature", name) for name in names],
         }
     )
     header = {
@@ -92,11 +88,12 @@ def save(estimator: Any, path: str | os.PathLike) -> None:
 
 
 def load(path: str | os.PathLike) -> Any:
-    """The estimator in a file that its `save` wrote.
+    """The model in a file that its `save` wrote: an estimator for scikit-learn, or a model for River.
 
     Raises:
         Unreadable: naming the file and what is wrong with it: it is cut short, altered, of another kind or of a later version.
         FileNotFoundError: if there is none.
+        ImportError: if it is a model for River, which is not installed.
 
     Example:
         >>> import tempfile
@@ -120,16 +117,18 @@ def load(path: str | os.PathLike) -> Any:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if header.get("sha256") != _digest(header["description"], tensors):
             raise ValueError("its content is not what was saved")
-        return _estimator(json.loads(header["description"]), tensors)
+        return _model(json.loads(header["description"]), tensors)
+    except ImportError as error:
+        raise ImportError(f"the model {path} is one for River, which is not here: pip install 'mesu[river]'") from error
     except UNREADABLE as error:
         raise Unreadable(f"the model {path} cannot be read ({_reason(error)})") from error
 
 
-def _estimator(description: dict[str, Any], tensors: dict[str, np.ndarray]) -> Any:
-    """The estimator that a header and its tensors describe, unless they contradict each other."""
-    from mesu.streaming import Moment, Settings, Stream, owned
+def _model(description: dict[str, Any], tensors: dict[str, np.ndarray]) -> Any:
+    """The model that a header and its tensors describe, unless they contradict each other."""
+    from mesu.streaming import Moment, Settings, owned
 
-    kind = _classes()[description["class"]]
+    kind = _kind(description["class"])
     given, parameters = description["settings"], description["parameters"]
     settings = Settings(**{**given, "hidden": tuple(given["hidden"])})
     inputs, *hidden, outputs = sizes = tuple(description["sizes"])
@@ -164,14 +163,11 @@ def _estimator(description: dict[str, Any], tensors: dict[str, np.ndarray]) -> A
     )
     if isinstance(parameters["hidden"], list):
         parameters["hidden"] = tuple(parameters["hidden"])
-    estimator = kind(**parameters)
-    estimator._stream = Stream(settings, inputs, owned(moment))
-    estimator.n_features_in_ = inputs
     names = description["feature_names"]
     if names is not None:
-        _must(len(names) == inputs and all(type(name) is str for name in names), "its columns have other names")
-        estimator.feature_names_in_ = np.array(names, dtype=object)
-    return estimator
+        names = [_exact("feature", name) for name in names]
+        _must(len(set(names)) == len(names) == inputs, "its features have other names")
+    return kind._from_kept(owned(moment), parameters, names)
 
 
 def _layout(sizes: tuple[int, ...], updates: int, settings: Any) -> dict[str, tuple[int, type]]:
@@ -198,10 +194,24 @@ def _check_tensors(tensors: Mapping[str, np.ndarray], layout: Mapping[str, tuple
         _must(not name.endswith(("var", "rows")) or bool((tensor >= 0).all()), "a variance is negative")
 
 
-def _classes() -> dict[str, Any]:
-    from mesu.estimators import MESUClassifier, MESURegressor
+def _kind(name: str) -> Any:
+    """The class that a file calls by this name."""
+    _must(name.removeprefix(RIVER) in CLASSES, f"its class is {name!r}, which mesu does not have")
+    if name.startswith(RIVER):
+        from mesu.integrations import river as module
+    else:
+        from mesu import estimators as module
+    return getattr(module, name.removeprefix(RIVER))
 
-    return {kind.__name__: kind for kind in (MESUClassifier, MESURegressor)}
+
+def _exact(what: str, value: Any) -> Any:
+    """A label, or the name of a feature, that comes back from JSON as it was."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if type(plain) in (str, bool, int) or (type(plain) is float and isfinite(plain)):
+        return plain
+    raise ValueError(
+        f"the {what} {value!r} cannot be saved: give it a word or a finite number for a name, or pickle the model"
+    )
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -27,7 +27,7 @@ from mesu.learners import BayesianLearner
 from mesu.optim import MESU
 from mesu.posterior import Bayesian
 from mesu.rules import checks
-from mesu.standardising import FURTHEST, KNOWN, Scale, follow, of_whole, standardised, unknown, widened
+from mesu.standardising import BROKEN, FURTHEST, KNOWN, Scale, follow, of_whole, standardised, unknown, widened
 
 WINDOW = 1024  # rows back that "usual" reaches: enough for a quantile of one in a hundred, and soon past the first rows
 BLOCK = 256  # rows between two looks at the weights for such predictions
@@ -289,9 +289,10 @@ class Stream:
     def _reframed(self, now: Moment, first: np.ndarray) -> Moment:
         """In the units that targets have by now, the next one included; what the network answers stays the same."""
         (centre, spread), frame = now.frame, _frame(follow(now.targets, first[:, None], now.settings.memory)[0])
-        if now.updates < KNOWN:  # there is nothing to keep yet
-            return replace(now, frame=frame)
         ratio = spread / frame[1]
+        # there is nothing to keep yet, or what there is are answers in the units of a broken target
+        if now.updates < KNOWN or (now.updates == KNOWN and ratio > BROKEN / KNOWN):
+            return replace(now, frame=frame)
         *_, weight, bias = self._learner.net.pairs()
         with torch.no_grad():
             # sigmas stay: like the prior's, they are in units of the spread

@@ -10,14 +10,16 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import inf, isfinite, log, nan
 from numbers import Integral, Real
-from typing import Any
+from os import PathLike
+from typing import Any, Self
 
 import numpy as np
 
-from mesu import remembering
+from mesu import remembering, saving
 from mesu.answers import Answer
 from mesu.streaming import Moment, Settings, Stream
 
@@ -40,6 +42,7 @@ class StreamModel(base.Estimator):
     """What the classifier and the regressor share."""
 
     _regression: bool
+    _saved_as: str  # what a file calls the class
     _at_first: float  # every uncertainty before the first row
 
     def __init__(
@@ -82,9 +85,35 @@ class StreamModel(base.Estimator):
 
     def memory_report(self) -> remembering.MemoryReport:
         """What the model still remembers: `print` it, or draw its `figure()`."""
-        if self._stream is None:
+        return remembering.report(self._learned())
+
+    def save(self, path: str | PathLike) -> None:
+        """Keep the model in one file, for `mesu.load`."""
+        saving.save(self, path)
+
+    def _learned(self) -> Moment:
+        moment = self._moment()
+        if moment is None:
             raise ValueError(f"this {type(self).__name__} has learned nothing yet: call learn_one first")
-        return remembering.report(self._stream.moment)
+        return moment
+
+    def _kept(self) -> tuple[Moment, dict[str, Any], list]:
+        """What a file keeps: all that was learned, the parameters, and the names of the features."""
+        moment = self._learned()
+        # columns are only ever added, at the end: should another thread have done so by now, the first ones are the moment's
+        return moment, self._get_params(), list(self._columns)[: moment.weights.sizes[0]]
+
+    @classmethod
+    def _from_kept(cls, moment: Moment, parameters: dict[str, Any], names: list | None) -> Self:
+        model, seed = cls(**parameters), moment.settings.seed
+        drawn = replace(model._settings, seed=seed) if model.seed is None else model._settings
+        if drawn != moment.settings:
+            raise ValueError("its parameters and its settings differ")
+        if names is None:
+            raise ValueError("its features have no names")
+        model._settings, model._columns = moment.settings, {name: i for i, name in enumerate(names)}
+        model._stream = Stream(moment.settings, len(names), moment)
+        return model
 
     def _learn_one(self, x: Mapping[Any, Any], y: np.ndarray) -> None:
         if self._stream is not None and x.keys() <= self._columns.keys():
@@ -170,6 +199,7 @@ class MESUClassifier(StreamModel, base.MiniBatchClassifier):
     """
 
     _regression = False
+    _saved_as = "river.MESUClassifier"
     _at_first = 0.0  # there is no class to choose between
 
     def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
@@ -223,6 +253,7 @@ class MESURegressor(StreamModel, base.MiniBatchRegressor):
     """
 
     _regression = True
+    _saved_as = "river.MESURegressor"
     _at_first = inf
 
     def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
