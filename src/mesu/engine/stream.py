@@ -112,7 +112,8 @@ class _Announcer(event.Listener):
 
     def on_start(self, event: event.Event) -> None:
         """A compilation begins, of anybody's code."""
-        if any(event.data["dispatcher"] is loop for loop in self.loops):
+        what: Any = event.data
+        if any(what["dispatcher"] is loop for loop in self.loops):
             print("mesu: compiling the engine for this machine, once (about 10 s) ...", file=sys.stderr, flush=True)
 
     def on_end(self, event: event.Event) -> None:

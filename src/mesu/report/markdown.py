@@ -15,6 +15,7 @@ from mesu.report.style import label
 from mesu.runs import Run
 
 KEPT = ("settings.json", "times.json", "table.parquet")  # of the run, beside the page
+WIDE = 10  # measures beside each other that a page has room for
 
 
 def write_markdown(run: Run, folder: Path, note: str = "") -> Path:
@@ -64,12 +65,17 @@ def _row(cells: list[str]) -> str:
 
 
 def _results(summary: dict[str, Any]) -> str:
+    """A row for each learner; where that would be too wide to read, a row for each measure."""
     measures = [name for name in names(summary) if not name.startswith("uncertainty_")]
-    lines = [_row(["learner", *(heading(name) for name in measures)]), _row(["---"] * (len(measures) + 1))]
+    grid = [["learner", *(heading(name) for name in measures)]]
     for learner, scores in summary.items():
         cells = [mean_and_spread(name, scores[name]) if name in scores else "" for name in measures]
-        lines.append(_row([label(learner), *cells]))
-    return "\n".join(lines) + "\n"
+        grid.append([label(learner), *cells])
+    if len(measures) > WIDE:
+        grid[0][0] = "measure"
+        grid = [list(column) for column in zip(*grid, strict=True)]
+    head, *rows = grid
+    return "\n".join(_row(cells) for cells in (head, ["---"] * len(head), *rows)) + "\n"
 
 
 def _papers(summary: dict[str, Any]) -> str:
