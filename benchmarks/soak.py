@@ -152,8 +152,9 @@ def checks(record: Record, least: float, honest: bool) -> Iterator[tuple[str, bo
 
 
 def resident() -> float:
-    """MiB of memory that the process has now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    """MiB of memory that the process has now; 0 where the system does not tell, which is not Linux."""
+    told = Path("/proc/self/statm")
+    pages = int(told.read_text().split()[1]) if told.exists() else 0
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 

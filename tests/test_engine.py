@@ -370,6 +370,19 @@ def test_sigma_that_breaks_on_the_way_refuses_the_chunk():
 
 
 @pytest.mark.parametrize("estimator", ["local", "weights"])
+def test_after_a_refusal_learning_goes_on_as_if_nothing_had_been(estimator):
+    x, y = stream()
+    (one, refused), (other, spared) = fresh(estimator), fresh(estimator)
+    for learner in (refused, spared):
+        learner.learn(x, y)
+    with pytest.raises(mesu.StepRefused):
+        refused.learn(x * np.float32(1e20), y)
+    for learner in (refused, spared):
+        learner.learn(x, y)
+    assert torch.equal(values(one), values(other))
+
+
+@pytest.mark.parametrize("estimator", ["local", "weights"])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 1e6])
 def test_strange_inputs_leave_finite_weights_and_positive_sigmas(scale, estimator):
     net, learner = fresh(estimator)

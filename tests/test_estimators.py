@@ -242,6 +242,16 @@ def test_a_column_survives_a_broken_value_among_its_first(place, size):
     np.testing.assert_allclose(z[150:], (x[150:] - 3) / 1, atol=0.6)
 
 
+@pytest.mark.parametrize("size", [1e8, -1e30, 1e149])
+def test_a_column_survives_a_broken_value_as_the_last_of_its_first(size):
+    x = np.random.default_rng(0).normal(3, 1, size=(200, 1))
+    broken = x.copy()
+    broken[KNOWN - 1] = size
+    scale, z = follow(unknown(1), broken, 1e5)
+    assert (scale.mean[0], scale.spread[0]) == pytest.approx((x.mean(), x.std()), abs=0.02)
+    np.testing.assert_allclose(z[150:], (x[150:] - 3) / 1, atol=0.6)
+
+
 def test_values_of_many_sizes_are_kept():
     # what looks like a broken value and is none: a switch, a long tail, a constant that moved, one of two
     for x in (

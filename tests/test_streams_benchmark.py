@@ -176,6 +176,13 @@ def test_the_command_writes_results_and_figures_and_goes_on_where_it_was(tmp_pat
     assert "| MESU | " in again
 
 
+def test_a_quick_look_may_not_replace_what_is_published(capsys):
+    with pytest.raises(SystemExit) as refused:
+        main(["--rows", "200"])
+    assert refused.value.code == 2
+    assert "--rows would put short runs in the place of whole ones" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("option", "kind"), [("--streams", "stream"), ("--models", "model")])
 def test_unknown_names_are_refused_with_a_sentence(option, kind, capsys):
     with pytest.raises(SystemExit) as refused:

@@ -10,6 +10,7 @@ from benchmarks.streams.data import STREAMS
 from benchmarks.streams.models import MODELS
 
 TIMED_ROWS = 500  # of each stream: enough for a mean; River's trees go on growing and take longer later
+PUBLISHED = Path("docs/streams")
 WARM_UP = 20  # rows that a model of its own learns before the clock starts: compiled code is loaded once
 
 
@@ -72,9 +73,9 @@ def _choices(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--streams", default=",".join(STREAMS), help="which, with commas between (all)")
     parser.add_argument("--models", default=",".join(MODELS), help="which, with commas between (all)")
     parser.add_argument("--seeds", type=int, default=3, help="of the model, and of the order of digits (3)")
-    parser.add_argument("--rows", type=int, help="cut each stream short, for a quick look")
+    parser.add_argument("--rows", type=int, help="cut each stream short, for a quick look; needs an --out of its own")
     parser.add_argument("--timing", action="store_true", help="measure times anew instead of scores")
-    parser.add_argument("--out", type=Path, default=Path("docs/streams"), help="folder of tables and figures")
+    parser.add_argument("--out", type=Path, default=PUBLISHED, help="folder of tables and figures")
     choices = parser.parse_args(arguments)
     for kind, known in (("streams", STREAMS), ("models", MODELS)):
         names = getattr(choices, kind).split(",")
@@ -84,6 +85,8 @@ def _choices(arguments: list[str] | None) -> argparse.Namespace:
         setattr(choices, kind, names)
     if choices.seeds < 1 or (choices.rows is not None and choices.rows < WARM_UP):
         parser.error(f"there must be 1 seed or more, and {WARM_UP} rows or more")
+    if choices.rows is not None and choices.out == PUBLISHED:
+        parser.error(f"--rows would put short runs in the place of whole ones in {PUBLISHED}: give an --out")
     return choices
 
 

@@ -89,6 +89,8 @@ def _follow(x, rows, mean, var, memory, z):
             before, spread = x[row, i] - mean[i], np.sqrt(var[i])
             if rows[i] >= KNOWN and spread > ROUNDING * abs(mean[i]):
                 before = min(max(before, -FURTHEST * spread), FURTHEST * spread)
+            elif rows[i] == KNOWN - 1 and spread > 0.0 and abs(x[row, i]) > BROKEN * (abs(mean[i]) + spread):
+                before = 0.0  # the last of them is the broken one
             largest = max(largest, abs(mean[i] + before))
             settled = rows[i] == KNOWN - 1 and memory >= KNOWN
             rows[i] = min(rows[i] + 1.0, memory)

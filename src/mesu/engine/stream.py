@@ -179,6 +179,12 @@ class PosteriorEngine:
         constants = self._constants(dtype)
         idle = constants._replace(lr_mean=dtype(0), lr_std=dtype(0))
         work = self._work[key]
+        for left in (
+            work.q,
+            work.d,
+            work.x2,
+        ):  # the loop begins with an idle update from these: nothing times NaN is NaN
+            left[:] = 0
         before = mean.copy(), std.copy()
         counter = net.noise
         negative = _loops()[net.estimator](

@@ -36,6 +36,7 @@ SMALL = {
     "lr_mean": 80.0,
     "max_step": 0.2,
     "init_scale": 0.1,
+    "epochs": 6,
 }
 
 
@@ -123,7 +124,7 @@ class SplitCIFAR10(Convolutional):
     classes: ClassVar[int] = 2
     scales: ClassVar[dict[str, dict[str, Any]]] = {
         "smoke": SMOKE,
-        "small": {**SMALL, "epochs": 6},
+        "small": SMALL,
         "paper": {},
     }
 
@@ -141,7 +142,7 @@ class CIFAR(Convolutional):
     classes: ClassVar[int] = 10
     scales: ClassVar[dict[str, dict[str, Any]]] = {
         "smoke": SMOKE,
-        "small": {**SMALL, "epochs": 6},
+        "small": SMALL,
         "paper": {},
     }
 
