@@ -1,6 +1,6 @@
 """How MESU begins on the paper's convolutional network: accuracy on the first task of Split CIFAR-10, for several starts.
 
-    python benchmarks/conv_start.py [--updates 2000] [--out docs/figures/conv-start.png]
+    python benchmarks/conv_start.py [--updates 1000] [--out docs/figures/conv-start.png]
 
 Batches of 20, their losses summed, local form, one sample. The rule of the paper has a trust region of 0.02 sigma; the exact
 step has none, and starts at sigma = s / sqrt(fan_in), the library's default being s = 1. Adam stands beside.
@@ -41,7 +41,7 @@ def learners():
 def main() -> None:
     """Print a row for each curve, and draw them."""
     arguments = argparse.ArgumentParser(description="Accuracy on the first task, by updates, for several starts.")
-    arguments.add_argument("--updates", type=int, default=2000)
+    arguments.add_argument("--updates", type=int, default=1000)
     arguments.add_argument("--out", type=Path, default=Path("docs/figures/conv-start.png"))
     given = arguments.parse_args()
     torch.set_num_threads(1)
@@ -73,7 +73,7 @@ def draw_curves(steps: list[int], curves: dict[str, list[float]], out: Path) -> 
         axes.plot(steps, scores, label=name, marker="o", markersize=3)
     axes.set(xlabel="updates", ylabel="accuracy, first task")
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    axes.legend(loc="lower right", frameon=False)
+    axes.legend(loc="center left", frameon=False)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=150)
 

@@ -36,6 +36,8 @@ SMALL = {
     "lr_mean": 80.0,
     "max_step": 0.2,
     "init_scale": 0.1,
+    "exact_init_scale": 0.1,
+    "exact_lr_mean": 80.0,
     "epochs": 6,
 }
 
