@@ -132,8 +132,9 @@ RULES = {
 # Hidden layers; widths that leave a remainder when units are taken by four, five, eight or sixteen.
 DEPTHS = {0: (7, 3), 1: (7, 6, 3), 2: (7, 6, 9, 3), 3: (7, 6, 9, 11, 3), 4: (7, 6, 9, 11, 6, 3)}
 WIDTHS = {
-    "wide": (21, 33, 16, 7),  # vectors of sixteen, whole and in part; units a multiple of four
-    "vast": (9, 70, 55, 3),  # four vectors at once and one left over; more units than are taken together
+    "wide": (21, 33, 16, 7),  # vectors of sixteen, whole and in part
+    "vast": (9, 150, 70, 3),  # panels of 64 and a part of one; more units than a tile has rows, and than a word has bits
+    "long": (9, 1040, 20, 3),  # rows so long that fewer units are taken together
 }
 
 
@@ -155,13 +156,20 @@ def test_a_single_layer_learns_the_same_both_ways(estimator, bias):
 
 
 @pytest.mark.parametrize(
-    ("width", "estimator", "samples"),
-    [*(("wide", "local", samples) for samples in (1, 3, 10, 16, 17)), ("wide", "weights", 10), ("vast", "local", 10)],
+    ("width", "estimator", "samples", "batch"),
+    [
+        *(("wide", "local", samples, 1) for samples in (1, 3, 10, 16, 17)),
+        ("wide", "local", 22, 6),  # more rows than a word has bits, and a part of a third word
+        ("wide", "weights", 10, 1),
+        ("vast", "local", 10, 1),
+        ("long", "local", 2, 1),
+    ],
 )
-def test_wide_layers_and_many_samples_learn_the_same_both_ways(width, estimator, samples):
+def test_wide_layers_and_many_rows_learn_the_same_both_ways(width, estimator, samples, batch):
     sizes = WIDTHS[width]
     module = lively(perceptron(sizes))
-    mine, theirs, _ = three_ways(module, sizes, estimator, RULES["exact"], samples=samples, at_once=samples > 1)
+    once = samples > 1 and batch == 1
+    mine, theirs, _ = three_ways(module, sizes, estimator, RULES["exact"], samples=samples, batch=batch, at_once=once)
     assert apart(mine, theirs) < 1e-9
 
 

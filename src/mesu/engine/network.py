@@ -10,7 +10,7 @@ from torch import nn
 from mesu.engine.lanes import LANES
 from mesu.engine.noise import even
 from mesu.engine.rows import Network, Work
-from mesu.engine.upper import together, whole
+from mesu.engine.upper import PANEL, TILE, together, whole, words
 
 CACHE_LINE = 64  # bytes
 
@@ -55,7 +55,6 @@ class Perceptron:
         """Scratch space for `normals` draws an update."""
         rows, widest = batch * samples, max(self.sizes)
         units = rows * sum(self.sizes[1:])
-        upper = [a * b for a, b in zip(self.sizes[1:], self.sizes[2:], strict=False)]
         hidden = self.sizes[1:]
         some = max(
             (min(k, together(n)) * whole(n) for n, k in zip(self.sizes[1:], self.sizes[2:], strict=False)), default=0
@@ -74,21 +73,16 @@ class Perceptron:
             "g_mean": max(widest, some + LANES),
             "g_std": max(widest, some + LANES),
             "var": widest,
-            "layer_var": max(upper, default=1),
-            "turned": whole(rows) * max(hidden),
-            "turned2": whole(rows) * max(hidden),
-            "turned_m": whole(rows) * max(hidden),
-            "turned_v": whole(rows) * max(hidden),
-            "wide_h": rows * whole(max(hidden)),
-            "wide_h2": rows * whole(max(hidden)),
-            "wide_mean": some,
-            "wide_var": some,
-            "picked_d": max(rows, *hidden) + 1,
-            "picked_q": max(rows, *hidden) + 1,
+            "h2": rows * max(hidden),
+            "tile": TILE * PANEL,
+            "tile2": TILE * PANEL,
+            "panels": rows * whole(max(hidden), PANEL),
+            "panels2": rows * whole(max(hidden), PANEL),
             "zeros": rows * widest,
         }
         return Work(
-            where=np.zeros(max(rows, *hidden) + 1, np.uint64),
+            marks=np.zeros(rows * words(max(hidden)), np.uint64),
+            columns=np.zeros(words(rows) * max(hidden), np.uint64),
             **{name: aligned(length, dtype) for name, length in lengths.items()},
         )
 

@@ -13,7 +13,7 @@ from mesu.engine.compiled import FLAGS
 from mesu.engine.lanes import LANES
 from mesu.engine.noise import even, fill_normals
 from mesu.engine.rows import U, add_biases, nonlinear
-from mesu.engine.upper import moments, whole
+from mesu.engine.upper import PANEL, TILE, moments, whole, words
 
 
 class Scratch(NamedTuple):
@@ -23,29 +23,31 @@ class Scratch(NamedTuple):
     h: Any  # activations of every sample of every row
     m: Any  # means and standard deviations of pre-activations
     v: Any
-    turned: Any  # as in `mesu.engine.rows.Work`
-    turned2: Any
-    turned_m: Any
-    turned_v: Any
-    layer_var: Any
+    down: Any  # as in `mesu.engine.rows.Work`
+    down2: Any
+    h2: Any
+    tile: Any
+    tile2: Any
+    marks: Any
 
 
 def scratch(sizes: tuple[int, ...], samples: int, dtype) -> Scratch:
     """Space to predict with a network of these sizes."""
     rows, above = LANES * samples, sizes[1:]
-    turned = max(LANES * sizes[0], whole(rows) * max(above))
+    inputs = max(LANES * sizes[0], rows * max(above))
     lengths = {
         "noise": LANES * even(samples * sum(above)),
         "h": rows * max(above),
         "m": rows * max(above),
         "v": rows * max(above),
-        "turned": turned,
-        "turned2": turned,
-        "turned_m": whole(rows) * max(above),
-        "turned_v": whole(rows) * max(above),
-        "layer_var": max(a * b for a, b in zip(sizes, above, strict=False)),
+        "down": rows * whole(max(above)),
+        "down2": rows * whole(max(above)),
+        "h2": inputs,
+        "tile": TILE * PANEL,
+        "tile2": TILE * PANEL,
     }
-    return Scratch(**{name: np.zeros(length, dtype) for name, length in lengths.items()})
+    bits = np.zeros(max(LANES * words(sizes[0]), rows * words(max(above))), np.uint64)
+    return Scratch(**{name: np.zeros(length, dtype) for name, length in lengths.items()}, marks=bits)
 
 
 @numba.njit(**FLAGS)

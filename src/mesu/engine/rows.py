@@ -52,18 +52,13 @@ class Work(NamedTuple):
     g_mean: Any  # gradients of one row of weights
     g_std: Any
     var: Any  # sigma^2 of one row
-    layer_var: Any  # sigma^2 of one layer above the first
-    turned: Any  # a layer's inputs with the rows in the lanes, their squares, and what comes out
-    turned2: Any
-    turned_m: Any
-    turned_v: Any
-    wide_h: Any  # a layer's inputs in rows of whole vectors, and their squares
-    wide_h2: Any
-    wide_mean: Any  # some of its units' weights, the same
-    wide_var: Any
-    where: Any  # where those rows begin that have a slope, and their slopes d and d e / s
-    picked_d: Any
-    picked_q: Any
+    h2: Any  # squares of a layer's inputs
+    tile: Any  # a tile of means (`mesu.engine.upper`), and one of variances
+    tile2: Any
+    panels: Any  # a layer's inputs in panels, and their squares
+    panels2: Any
+    marks: Any  # bits, row by row: what is not zero
+    columns: Any  # and unit by unit
     zeros: Any  # nothing, where a slope through the variance is asked for and there is none
 
 
