@@ -1,7 +1,7 @@
-"""Compiled prediction: outputs drawn for every row (local form), sixteen rows side by side, blocks of rows spread over threads.
+"""Compiled prediction: outputs drawn for every row (local form), some rows at a time, spread over threads.
 
-Each row has noise of its own, a function of the seed and the row's number, and a lane of its own in every sum, so neither
-threads nor chunks change a bit.
+Each row has noise of its own, a function of the seed and the row's number, and sums of its own, so neither threads nor
+chunks change a bit.
 """
 
 from typing import Any, NamedTuple
@@ -10,15 +10,18 @@ import numba
 import numpy as np
 
 from mesu.engine.compiled import FLAGS
-from mesu.engine.lanes import LANES
 from mesu.engine.noise import even, fill_normals
 from mesu.engine.rows import U, add_biases, nonlinear
 from mesu.engine.upper import PANEL, TILE, moments, whole, words
 
+MOST, LEAST = 64, 4  # rows taken at a time: they share the work of laying out the weights
+ROOM = 1 << 19  # activations of a layer that they may have together
+
 
 class Scratch(NamedTuple):
-    """Space for one block of rows."""
+    """Space for some rows."""
 
+    block: int  # how many
     noise: Any  # of every row, sample and unit
     h: Any  # activations of every sample of every row
     m: Any  # means and standard deviations of pre-activations
@@ -33,10 +36,13 @@ class Scratch(NamedTuple):
 
 def scratch(sizes: tuple[int, ...], samples: int, dtype) -> Scratch:
     """Space to predict with a network of these sizes."""
-    rows, above = LANES * samples, sizes[1:]
-    inputs = max(LANES * sizes[0], rows * max(above))
+    above, block = sizes[1:], MOST
+    while block > LEAST and block * samples * max(above) > ROOM:
+        block //= 2
+    rows = block * samples
+    inputs = max(block * sizes[0], rows * max(above))
     lengths = {
-        "noise": LANES * even(samples * sum(above)),
+        "noise": block * even(samples * sum(above)),
         "h": rows * max(above),
         "m": rows * max(above),
         "v": rows * max(above),
@@ -46,15 +52,15 @@ def scratch(sizes: tuple[int, ...], samples: int, dtype) -> Scratch:
         "tile": TILE * PANEL,
         "tile2": TILE * PANEL,
     }
-    bits = np.zeros(max(LANES * words(sizes[0]), rows * words(max(above))), np.uint64)
-    return Scratch(**{name: np.zeros(length, dtype) for name, length in lengths.items()}, marks=bits)
+    bits = np.zeros(max(block * words(sizes[0]), rows * words(max(above))), np.uint64)
+    return Scratch(block, **{name: np.zeros(length, dtype) for name, length in lengths.items()}, marks=bits)
 
 
 @numba.njit(**FLAGS)
 def draw(net, layer, count, work, different):
     """A = m + s e for every sample of `count` rows; m and v are one a row (`different` = count) or one a sample and row."""
     k, at, zero = net.sizes[layer + 1], net.units[layer], work.m.dtype.type(0)
-    normals = len(work.noise) // LANES
+    normals = len(work.noise) // work.block
     for j in range(U(different * k)):
         work.v[j] = np.sqrt(max(work.v[j], zero))
     for s in range(net.samples):
@@ -72,9 +78,9 @@ def build(fingerprint: str):
     def predict(mean, std, net, x, seed, first_row, out, work):
         """Fill ``out[samples, rows, outputs]`` with drawn outputs; `first_row` is the number of the first row."""
         fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]
-        flat, samples, normals = x.reshape(-1), net.samples, len(work.noise) // LANES
-        for start in range(0, len(x), LANES):
-            count = min(LANES, len(x) - start)
+        flat, samples, normals = x.reshape(-1), net.samples, len(work.noise) // work.block
+        for start in range(0, len(x), work.block):
+            count = min(work.block, len(x) - start)
             for b in range(count):
                 fill_normals(work.noise[b * normals : (b + 1) * normals], seed, first_row + start + b)
             for layer in range(len(net.sizes) - 1):
