@@ -11,7 +11,17 @@ from mesu.data.animals import Animals, animals
 from mesu.data.catalogue import published
 from mesu.data.finding import where
 from mesu.experiments import animals as experiment
-from mesu.experiments.animals import DRAWS, EDGES, AnimalFamilies, drawn, examples, family_task, make_learner, shuffled
+from mesu.experiments.animals import (
+    DRAWS,
+    EDGES,
+    AnimalFamilies,
+    drawn,
+    example_weight,
+    examples,
+    family_task,
+    make_learner,
+    shuffled,
+)
 from mesu.experiments.table import accuracy_matrix, as_table, summarise
 from mesu.report.animals import animal_panels
 from mesu.report.panels import overview
@@ -74,7 +84,7 @@ def test_an_epoch_is_a_shuffle_of_its_own(made_up):
 def test_learners_are_what_they_say(made_up):
     settings = AnimalFamilies(**SMALL, init_scale=(0.2, 0.5))
     assert settings.contestants == (
-        *("mesu-start-0.2", "mesu-start-0.5", "mesu-paper"),
+        *("mesu-start-0.2", "mesu-start-0.5", "mesu-weighted", "mesu-paper"),
         *("sgd-0.005", "sgd-0.001", "sgd-0.0001"),
     )
     size = sqrt(np.square(made_up.train_x).mean())
@@ -83,7 +93,14 @@ def test_learners_are_what_they_say(made_up):
     assert float(first.std.detach().max()) == pytest.approx(0.5 / sqrt(16) / size, rel=1e-6)
     assert float(last.std.detach().max()) == pytest.approx(0.5 / sqrt(8), rel=1e-6)
     group = mine.optimizer.param_groups[0]
-    assert (group["update"], group["max_step"], group["lr_std"]) == ("exact", None, 1.0)
+    assert (group["update"], group["max_step"], group["lr_mean"], group["lr_std"]) == ("exact", None, 1.0, 1.0)
+    weighted = make_learner(settings, made_up, "mesu-weighted", 0)
+    shown = 4 * 5 * settings.photographs * settings.epochs
+    assert float(next(weighted.net.pairs()).std.detach().max()) == pytest.approx(1 / sqrt(16) / size, rel=1e-6)
+    group = weighted.optimizer.param_groups[0]
+    assert (group["update"], group["max_step"]) == ("exact", None)
+    assert group["lr_mean"] == group["lr_std"] == len(made_up.train_x) / shown < 1
+    assert example_weight(settings, shown + 1) == 1.0  # photographs that are left over do not count more than once
     paper = make_learner(settings, made_up, "mesu-paper", 0)
     assert float(next(paper.net.pairs()).std.detach().max()) == pytest.approx(0.5 / sqrt(8), rel=1e-6)
     group = paper.optimizer.param_groups[0]
@@ -94,7 +111,7 @@ def test_learners_are_what_they_say(made_up):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"learners": ("mesa",)}, "there is no learner 'mesa': choose from mesu, mesu-paper, sgd"),
+        ({"learners": ("mesa",)}, "there is no learner 'mesa': choose from mesu, mesu-weighted, mesu-paper, sgd"),
         ({"sgd_lr": (0.1, 0.1)}, "sgd_lr must be one or more, all different"),
         ({"photographs": 0}, "photographs must be 1 or more, got 0"),
         ({"init_scale": (0.0,)}, "init_scale must be a finite number greater than 0, got 0.0"),
