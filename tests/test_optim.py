@@ -604,6 +604,20 @@ def test_bad_settings_of_a_later_group_leave_the_optimiser():
         mesu.MESU(net, memory=50, update="newton")
 
 
+@pytest.mark.parametrize("inner", [None, torch.optim.Adam])
+def test_a_later_group_of_weights_is_checked_and_learns(inner):
+    first, later = (nn.Parameter(torch.ones(2)) for _ in range(2))
+    opt = optim.EWC([first], lr=0.1, strength=1.0, inner=inner)
+    with pytest.raises(ValueError, match="lr"):
+        opt.add_param_group({"params": [later], "lr": -0.1})
+    assert len(opt.param_groups) == 1
+    opt.add_param_group({"params": [later], "lr": 0.01})
+    first.grad, later.grad = torch.ones(2), torch.ones(2)
+    opt.step()
+    assert first.tolist() == pytest.approx([0.9, 0.9], rel=1e-4)
+    assert later.tolist() == pytest.approx([0.99, 0.99], rel=1e-4)
+
+
 def test_bad_setting_of_one_group_stops_the_whole_step():
     net = small_net()
     opt = mesu.MESU([{"params": net.pairs("0")}, {"params": net.pairs("2")}], memory=50)

@@ -560,6 +560,13 @@ def test_a_river_model_for_those_without_river(path):
     assert done.stdout == f"the model {path} is one for River, which is not here: pip install 'mesu[river]'\n"
 
 
+def test_a_broken_installation_is_not_called_a_missing_river(path, monkeypatch):
+    river_file(path)
+    monkeypatch.setitem(sys.modules, "mesu.streaming", None)
+    with pytest.raises(ImportError, match="mesu.streaming"):
+        mesu.load(path)
+
+
 def test_river_features_may_grow_while_the_model_is_saved(path):
     model = river.MESUClassifier(**SMALL, seed=0)
     model.learn_one({"f0": 1.0}, "x")

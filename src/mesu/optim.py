@@ -265,6 +265,14 @@ class WeightOptimizer(Optimizer):
             groups = [{"params": group["params"], "lr": group["lr"]} for group in self.param_groups]
             self.inner = inner(groups, lr=settings["lr"])
 
+    def add_param_group(self, param_group: dict) -> None:
+        """Add parameters, with settings of their own or the defaults; they are refused now, not at the next step."""
+        self.constants({**self.defaults, **param_group})
+        super().add_param_group(param_group)
+        if self.inner is not None:
+            group = self.param_groups[-1]
+            self.inner.add_param_group({"params": group["params"], "lr": group["lr"]})
+
     def constants(self, group: dict) -> Any:
         """The rule's constants with this group's settings."""
         return self.file.constants(**{name: group[name] for name in self.settings})

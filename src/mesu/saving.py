@@ -119,6 +119,8 @@ def load(path: str | os.PathLike) -> Any:
             raise ValueError("its content is not what was saved")
         return _model(json.loads(header["description"]), tensors)
     except ImportError as error:
+        if error.name != "river":
+            raise
         raise ImportError(f"the model {path} is one for River, which is not here: pip install 'mesu[river]'") from error
     except UNREADABLE as error:
         raise Unreadable(f"the model {path} cannot be read ({_reason(error)})") from error

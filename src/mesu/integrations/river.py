@@ -27,7 +27,7 @@ try:
     from river import base, proba
     from river.utils.dataframe import into_frame, into_series, to_native_frame, to_native_series
 except ImportError as error:
-    raise ImportError("mesu.river needs River 0.26 or newer: pip install 'mesu[river]'") from error
+    raise ImportError("mesu.river needs River 0.26 or newer: pip install 'mesu[river]'", name="river") from error
 
 UNCERTAINTIES = Answer._fields[1:]
 NUMBERS = "biuf"  # kinds of arrays
