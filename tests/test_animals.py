@@ -186,7 +186,7 @@ def learned(trial):
 
 @pytest.mark.skipif(where(published("animals-resnet18")) is None, reason="not on this machine: animals_resnet18.npz")
 def test_on_photographs_the_exact_step_forgets_less_than_the_paper_s_rule_and_sgd():
-    # draw 0 ends at 95.1, 93.9 and 90.5 % (all fifty: 94.0, 90.0 and 87.9 %)
+    # draw 0 ends at 95.1, 95.4, 93.9 and 90.5 % (all fifty: 94.0, 94.5, 90.0 and 87.9 %)
     settings = AnimalFamilies(sgd_lr=(0.005,))
     ends = {}
     for contestant in settings.contestants:
@@ -195,6 +195,8 @@ def test_on_photographs_the_exact_step_forgets_less_than_the_paper_s_rule_and_sg
         ends[contestant] = {name: score["mean"] for name, score in summarise(table)[contestant].items()}
     assert ends["mesu"]["all_tasks_accuracy"] > 0.93
     assert ends["mesu"]["ood_auroc"] > 0.88
+    assert ends["mesu-weighted"]["all_tasks_accuracy"] > 0.94
+    assert ends["mesu-weighted"]["ood_auroc"] > ends["mesu"]["ood_auroc"]
     assert 0.88 < ends["mesu-paper"]["all_tasks_accuracy"] < 0.95
     assert 0.84 < ends["sgd-0.005"]["all_tasks_accuracy"] < ends["mesu"]["all_tasks_accuracy"] - 0.02
     assert all(scores["plasticity"] > 0.96 for scores in ends.values())
