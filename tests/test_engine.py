@@ -133,7 +133,12 @@ RULES = {
 DEPTHS = {0: (7, 3), 1: (7, 6, 3), 2: (7, 6, 9, 3), 3: (7, 6, 9, 11, 3), 4: (7, 6, 9, 11, 6, 3)}
 WIDTHS = {
     "wide": (21, 33, 16, 7),  # vectors of sixteen, whole and in part
-    "vast": (9, 150, 70, 3),  # panels of 64 and a part of one; more units than a tile has rows, and than a word has bits
+    "vast": (
+        9,
+        150,
+        70,
+        3,
+    ),  # panels of 64 and a part of one; more units than a tile has rows, and than a word has bits
     "long": (9, 1040, 20, 3),  # rows so long that fewer units are taken together
 }
 

@@ -438,6 +438,20 @@ def test_lazy_module_is_refused():
         mesu.Bayesian(nn.Sequential(nn.LazyLinear(3)))
 
 
+@pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
+def test_layers_with_sparse_gradients_are_refused_unless_left_out(layer):
+    module = nn.Sequential(layer(10, 4, sparse=True), nn.Flatten(), nn.LazyLinear(3))
+    words = torch.arange(12).view(4, 3) % 10
+    module(words)
+    with pytest.raises(
+        ValueError, match=r"parameter '0.weight' is of a layer with sparse=True.*deterministic=\['0.weight'\]"
+    ):
+        mesu.Bayesian(module)
+    net = mesu.Bayesian(module, deterministic=["0.weight"])
+    net.nll(words, torch.tensor([0, 1, 2, 0])).backward()
+    assert net.module[0].weight.grad.is_sparse
+
+
 # -- batch normalisation ----------------------------------------------------------------------------------------------
 
 

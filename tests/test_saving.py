@@ -563,7 +563,7 @@ def test_a_river_model_for_those_without_river(path):
 def test_a_broken_installation_is_not_called_a_missing_river(path, monkeypatch):
     river_file(path)
     monkeypatch.setitem(sys.modules, "mesu.streaming", None)
-    with pytest.raises(ImportError, match="mesu.streaming"):
+    with pytest.raises(ImportError, match=r"mesu\.streaming"):
         mesu.load(path)
 
 

@@ -183,6 +183,11 @@ class Bayesian(nn.Module):
                 continue
             if isinstance(parameter, nn.UninitializedParameter):
                 raise ValueError(f"parameter {name!r} has no shape yet: run the lazy module once before wrapping it")
+            if any(getattr(owner, "sparse", False) is True for owner, _ in owners[name]):
+                raise ValueError(
+                    f"parameter {name!r} is of a layer with sparse=True: drawn weights have dense gradients, and those of "
+                    f"sigma are never sparse. Make the layer with sparse=False, or leave it out: deterministic=[{name!r}]"
+                )
             if parameter.is_floating_point():
                 covered.append(name)
         if unused:

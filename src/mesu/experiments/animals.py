@@ -66,7 +66,9 @@ class AnimalFamilies:
     prior_std: float = 0.1  # their prior
     estimator: str = "local"  # how they draw: local, or weights as the paper does
     init_scale: tuple[float, ...] = (0.2,)  # start of mesu, which is exact, without rates or clip: times 1/sqrt(fan_in)
-    weighted_init_scale: float = 1.0  # start of mesu-weighted, the library's: exact, a photograph shown k times counts 1/k
+    weighted_init_scale: float = (
+        1.0  # start of mesu-weighted, the library's: exact, a photograph shown k times counts 1/k
+    )
     paper_lr_std: float = 120.0  # rate of sigma of mesu-paper: 60 in the paper's table, where the half is left out
     paper_max_step: float | None = 0.5  # its trust region, which the paper does not mention
     sgd_lr: tuple[float, ...] = (0.005, 0.001, 0.0001)  # rates of SGD: the paper's, and lower
