@@ -100,7 +100,8 @@ def test_learners_are_what_they_say(made_up):
     group = weighted.optimizer.param_groups[0]
     assert (group["update"], group["max_step"]) == ("exact", None)
     assert group["lr_mean"] == group["lr_std"] == len(made_up.train_x) / shown < 1
-    assert example_weight(settings, shown + 1) == 1.0  # photographs that are left over do not count more than once
+    few = replace(settings, photographs=10)  # less than there are of a species: those that are never shown do not count
+    assert example_weight(few, made_up.train_y) == 1 / settings.epochs
     paper = make_learner(settings, made_up, "mesu-paper", 0)
     assert float(next(paper.net.pairs()).std.detach().max()) == pytest.approx(0.5 / sqrt(8), rel=1e-6)
     group = paper.optimizer.param_groups[0]

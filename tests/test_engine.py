@@ -14,7 +14,7 @@ from torch import nn
 
 import mesu
 from mesu import optim
-from mesu.engine import EngineFallback, PosteriorEngine, WeightEngine, why_not
+from mesu.engine import EngineFallback, PosteriorEngine, WeightEngine, predicting, why_not
 from mesu.engine.network import share_flat
 from mesu.engine.noise import fill_normals
 from mesu.engine.rows import exponential
@@ -129,7 +129,7 @@ RULES = {
     "paper": lambda net: mesu.MESU(net, update="paper", max_step=0.2, **SETTINGS),
     "foo-vb": lambda net: mesu.FOOVB(net, **RATES),
 }
-# Hidden layers; widths that leave a remainder when units are taken by four, five, eight or sixteen.
+# Hidden layers; widths that leave a part of a vector.
 DEPTHS = {0: (7, 3), 1: (7, 6, 3), 2: (7, 6, 9, 3), 3: (7, 6, 9, 11, 3), 4: (7, 6, 9, 11, 6, 3)}
 WIDTHS = {
     "wide": (21, 33, 16, 7),  # vectors of sixteen, whole and in part
@@ -436,6 +436,14 @@ def test_reasons(module, reason):
     assert reason in why_not(net, mesu.MESU(net, memory=10))
 
 
+def test_weights_that_the_optimiser_leaves_alone_stay():
+    net = perceptron((4, 5, 3))
+    assert why_not(net, optim.SGD(net.parameters(), 0.1)) is None
+    assert why_not(net, optim.SGD(net[2].parameters(), 0.1)) == "the optimiser does not move all of its parameters"
+    net[0].requires_grad_(False)
+    assert why_not(net, optim.SGD(net.parameters(), 0.1)) == "some of its parameters are frozen"
+
+
 def test_deterministic_parts_and_groups_are_reasons_too():
     net = mesu.Bayesian(nn.Linear(3, 2), deterministic=["bias"], seed=0)
     assert "deterministic" in why_not(net, mesu.MESU(net, memory=10))
@@ -489,6 +497,16 @@ def test_compiled_predictions_have_the_networks_distribution():
         error = ((a.var(0) + b.var(0)) / draws).sqrt()
         assert ((a.mean(0) - b.mean(0)).abs() < 5 * error).all()
     assert abs(np.corrcoef(mine[:, 0, 0], mine[:, 1, 0])[0, 1]) < 5 / draws**0.5  # rows are drawn on their own
+
+
+def test_how_many_rows_are_predicted_at_a_time_does_not_show(monkeypatch):
+    net = mesu.Bayesian(perceptron((6, 5, 4, 3)), seed=1, init_std=0.3)
+    engine = PosteriorEngine(net, mesu.MESU(net, memory=10), 1)
+    x = np.random.default_rng(0).normal(size=(131, 6))
+    many = engine.draw(x, samples=7)
+    monkeypatch.setattr(predicting, "ROOM", 1)
+    assert predicting.scratch((6, 5, 4, 3), 7, np.float64).block == predicting.LEAST
+    assert np.array_equal(engine.draw(x, samples=7), many)
 
 
 def test_threads_do_not_show_in_predictions_and_nothing_changes():

@@ -618,6 +618,23 @@ def test_a_later_group_of_weights_is_checked_and_learns(inner):
     assert later.tolist() == pytest.approx([0.99, 0.99], rel=1e-4)
 
 
+@pytest.mark.parametrize("inner", [None, torch.optim.Adam])
+def test_copies_of_weight_rules_go_on(inner):
+    weight = nn.Parameter(torch.ones(2))
+    opt = optim.EWC([weight], lr=0.1, strength=1.0, inner=inner)
+    weight.grad = torch.tensor([1.0, -2.0])
+    opt.step()
+    buffer = io.BytesIO()
+    torch.save((weight, opt), buffer)
+    buffer.seek(0)
+    for theirs, twin in (copy.deepcopy((weight, opt)), torch.load(buffer, weights_only=False)):
+        theirs.grad = torch.tensor([1.0, -2.0])
+        twin.step()
+        twin.add_param_group({"params": [nn.Parameter(torch.ones(1))]})
+    opt.step()
+    assert torch.equal(theirs, weight)
+
+
 def test_bad_setting_of_one_group_stops_the_whole_step():
     net = small_net()
     opt = mesu.MESU([{"params": net.pairs("0")}, {"params": net.pairs("2")}], memory=50)

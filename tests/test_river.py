@@ -446,3 +446,10 @@ def test_without_river_the_remedy_is_named():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "pip install 'mesu[river]'" in done.stdout
+
+
+def test_what_river_needs_is_named_where_it_is_missing():
+    program = "import sys; sys.modules['narwhals'] = None\nimport mesu.river"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "narwhals" in done.stderr
+    assert "mesu.river needs River" not in done.stderr

@@ -557,7 +557,7 @@ def test_a_river_model_for_those_without_river(path):
         f"except ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == f"the model {path} is one for River, which is not here: pip install 'mesu[river]'\n"
+    assert done.stdout == f"the model {path} is one for River, which is missing or too old: pip install 'mesu[river]'\n"
 
 
 def test_a_broken_installation_is_not_called_a_missing_river(path, monkeypatch):

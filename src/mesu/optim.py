@@ -273,6 +273,10 @@ class WeightOptimizer(Optimizer):
             group = self.param_groups[-1]
             self.inner.add_param_group({"params": group["params"], "lr": group["lr"]})
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles are made of."""
+        return {**super().__getstate__(), "settings": self.settings, "inner": self.inner}
+
     def constants(self, group: dict) -> Any:
         """The rule's constants with this group's settings."""
         return self.file.constants(**{name: group[name] for name in self.settings})

@@ -60,8 +60,8 @@ class Bayesian(nn.Module):
         init: ``"keep"`` starts from the module's own weights, trained or not; ``"mnist"`` and ``"cifar"`` are the
             paper's two initialisations (see `mesu.initial`).
         init_std: One starting sigma for every weight, instead of the one that `init` names.
-        init_scale: What the sigma that `init` names is multiplied by. Below 1 for features of a trained network and for data
-            seen many times (docs/start.md): what is there is then kept, and less is learned from each example.
+        init_scale: What the sigma that `init` names is multiplied by. Below 1, more of what is there is kept and less
+            learned from each example; for data seen many times see docs/start.md first.
         input_scale: Size (root mean square) of the inputs, where it is far from 1: the first layer's sigma is divided by it.
         deterministic: Names of parameters or submodules to leave out (``"embedding"``, ``"*.bias"``).
         batchnorm: ``"refuse"`` or ``"freeze"``. Batch normalisation mixes examples and keeps running averages that no

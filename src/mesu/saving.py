@@ -121,7 +121,9 @@ def load(path: str | os.PathLike) -> Any:
     except ImportError as error:
         if error.name != "river":
             raise
-        raise ImportError(f"the model {path} is one for River, which is not here: pip install 'mesu[river]'") from error
+        raise ImportError(
+            f"the model {path} is one for River, which is missing or too old: pip install 'mesu[river]'"
+        ) from error
     except UNREADABLE as error:
         raise Unreadable(f"the model {path} cannot be read ({_reason(error)})") from error
 

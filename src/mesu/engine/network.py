@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from mesu.engine.lanes import LANES
 from mesu.engine.noise import even
 from mesu.engine.rows import Network, Work
 from mesu.engine.upper import PANEL, TILE, together, whole, words
@@ -70,8 +69,8 @@ class Perceptron:
             "upcoming2": batch * self.sizes[0],
             "down": rows * whole(widest),
             "down2": rows * whole(widest),
-            "g_mean": max(widest, some + LANES),
-            "g_std": max(widest, some + LANES),
+            "g_mean": max(widest, some),
+            "g_std": max(widest, some),
             "var": widest,
             "h2": rows * max(hidden),
             "tile": TILE * PANEL,

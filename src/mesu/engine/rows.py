@@ -47,9 +47,9 @@ class Work(NamedTuple):
     v: Any  # and their variances; while drawing, s and then 1/s
     x2: Any  # squares of the examples being learned
     upcoming2: Any  # and of those that follow
-    down: Any  # dLoss / d activation below, through the means
-    down2: Any  # and through the variances, over the activation
-    g_mean: Any  # gradients of one row of weights
+    down: Any  # sums of each row: dLoss / d activation below, through the means; on the way up, m
+    down2: Any  # and through the variances, over the activation; on the way up, v
+    g_mean: Any  # gradients of some rows of weights
     g_std: Any
     var: Any  # sigma^2 of one row
     h2: Any  # squares of a layer's inputs

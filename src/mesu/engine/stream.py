@@ -345,14 +345,15 @@ def why_not(net: nn.Module, optimizer: Any) -> str | None:
             return f"there is no compiled rule for {type(optimizer).__name__}"
         if sorted(pair.name for pair in net.pairs()) != sorted(shape.parameters):
             return "some of its parameters are deterministic"
-        optimised = {id(p) for p in optimizer.param_groups[0]["params"]}
-        if optimised != {id(p) for pair in net.pairs() for p in (pair.mean, pair.std)}:
-            return "the optimiser does not move all of its parameters"
     elif type(optimizer) not in WEIGHT_TYPES:
         return f"there is no compiled rule for {type(optimizer).__name__}"
     elif optimizer.inner is not None:
         return f"{type(optimizer.inner).__name__} moves its weights"
     parameters = list(module.parameters())
+    if {id(p) for p in optimizer.param_groups[0]["params"]} != {id(p) for p in parameters}:
+        return "the optimiser does not move all of its parameters"
+    if not all(p.requires_grad for p in parameters):
+        return "some of its parameters are frozen"
     if any(p.device.type != "cpu" for p in parameters):
         return f"it is on {parameters[0].device}, and the engine is for the CPU"
     if any(p.dtype not in (torch.float32, torch.float64) for p in parameters) or len({p.dtype for p in parameters}) > 1:

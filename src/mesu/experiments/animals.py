@@ -62,13 +62,11 @@ class AnimalFamilies:
     hidden: int = 64  # hidden units of the one layer
     samples: int = 10  # Monte Carlo samples of a training step
     test_samples: int = 100  # Monte Carlo samples of a prediction
-    memory: float = 500_000  # N of every MESU, in updates; of mesu-weighted, in different photographs
+    memory: float = 500_000  # N of every MESU, in updates; of mesu-weighted, in photographs
     prior_std: float = 0.1  # their prior
     estimator: str = "local"  # how they draw: local, or weights as the paper does
     init_scale: tuple[float, ...] = (0.2,)  # start of mesu, which is exact, without rates or clip: times 1/sqrt(fan_in)
-    weighted_init_scale: float = (
-        1.0  # start of mesu-weighted, the library's: exact, a photograph shown k times counts 1/k
-    )
+    weighted_init_scale: float = 1.0  # start of mesu-weighted, to whom a photograph counts once on average
     paper_lr_std: float = 120.0  # rate of sigma of mesu-paper: 60 in the paper's table, where the half is left out
     paper_max_step: float | None = 0.5  # its trust region, which the paper does not mention
     sgd_lr: tuple[float, ...] = (0.005, 0.001, 0.0001)  # rates of SGD: the paper's, and lower
@@ -205,10 +203,10 @@ def shuffled(task: Task, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]
     return task.x_train[order], task.y_train[order]
 
 
-def example_weight(settings: AnimalFamilies, different: int) -> float:
-    """How much a showing counts, so that a photograph counts once in all, however often it is shown."""
-    shown = TASKS * FAMILIES * settings.photographs * settings.epochs
-    return min(1.0, different / shown)
+def example_weight(settings: AnimalFamilies, species: np.ndarray) -> float:
+    """How much a showing counts, so that photographs of these species count once on average, however often they are shown."""
+    each = np.unique(species, return_counts=True)[1]
+    return float(np.minimum(each, settings.photographs).sum() / (len(each) * settings.photographs * settings.epochs))
 
 
 def make_learner(settings: AnimalFamilies, data: Animals, contestant: str, seed: int) -> Learner:
@@ -233,7 +231,7 @@ def make_learner(settings: AnimalFamilies, data: Animals, contestant: str, seed:
         weighted = contestant == "mesu-weighted"
         scale = settings.weighted_init_scale if weighted else float(number or settings.init_scale[0])
         size = float(np.sqrt(np.mean(np.square(data.train_x))))
-        weight = example_weight(settings, len(data.train_x)) if weighted else 1.0
+        weight = example_weight(settings, data.train_y) if weighted else 1.0
         posterior = Bayesian(net, estimator=settings.estimator, init_scale=scale, input_scale=size, seed=seed)
         rule = optim.MESU(posterior, settings.memory, prior_std=settings.prior_std, lr_mean=weight, lr_std=weight)
         return BayesianLearner(posterior, rule, settings.samples)

@@ -27,6 +27,8 @@ try:
     from river import base, proba
     from river.utils.dataframe import into_frame, into_series, to_native_frame, to_native_series
 except ImportError as error:
+    if (error.name or "").partition(".")[0] != "river":
+        raise
     raise ImportError("mesu.river needs River 0.26 or newer: pip install 'mesu[river]'", name="river") from error
 
 UNCERTAINTIES = Answer._fields[1:]
