@@ -114,7 +114,7 @@ class _Announcer(event.Listener):
         """A compilation begins, of anybody's code."""
         what: Any = event.data
         if any(what["dispatcher"] is loop for loop in self.loops):
-            print("mesu: compiling the engine for this machine, once (about 10 s) ...", file=sys.stderr, flush=True)
+            print("mesu: compiling the engine for this machine, once (about 15 s) ...", file=sys.stderr, flush=True)
 
     def on_end(self, event: event.Event) -> None:
         """It has ended."""
