@@ -844,7 +844,8 @@ WHALES = 3
 def small_run(parent, features, **changes):
     """A run of a minute's worth of features in seconds."""
     little = {"photographs": 4, "epochs": 1, "hidden": 4, "samples": 2, "test_samples": 5, "seeds": 2}
-    settings = AnimalFamilies(features=str(features), **{**little, "sgd_lr": (0.01,), **changes})
+    who = {"learners": ("mesu", "mesu-paper", "sgd"), "sgd_lr": (0.01,)}
+    settings = AnimalFamilies(features=str(features), **{**little, **who, **changes})
     settings.check()
     run = Run.create(settings, parent)
     run.execute(workers=1)
