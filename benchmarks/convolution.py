@@ -52,7 +52,7 @@ def update(name: str):
     rule = optim.MESU(posterior, 500_000, lr_mean=5.0, lr_std=132.0, update="paper", max_step=0.02)
 
     def step() -> None:
-        posterior.accumulate(x, y, samples=samples, head=0)
+        posterior.nll(x, y, samples=samples, head=0).backward()
         rule.step()
         rule.zero_grad()
 

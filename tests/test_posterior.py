@@ -438,46 +438,6 @@ def test_lazy_module_is_refused():
         mesu.Bayesian(nn.Sequential(nn.LazyLinear(3)))
 
 
-# -- gradients in the memory of one sample ----------------------------------------------------------------------------
-
-
-def convolutional(estimator):
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 2)).double()
-    return mesu.Bayesian(module, estimator=estimator, seed=1)
-
-
-@pytest.mark.parametrize("estimator", ["local", "weights"])
-def test_gradients_a_sample_at_a_time_are_those_of_all_samples(estimator):
-    x, y = torch.randn(5, 1, 4, 4, dtype=torch.float64), torch.tensor([0, 1, 1, 0, 1])
-    whole, parts = convolutional(estimator), convolutional(estimator)
-    for _ in range(2):  # they add up
-        cost = whole.nll(x, y, samples=4)
-        cost.backward()
-        assert float(parts.accumulate(x, y, samples=4)) == pytest.approx(cost.item(), rel=1e-12)
-    assert torch.equal(whole.noise.state, parts.noise.state)
-    for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
-        assert torch.allclose(one.grad, other.grad, rtol=1e-10, atol=1e-12)
-
-
-def test_a_sample_that_fails_leaves_gradients_and_noise_as_they_were():
-    x, y = torch.randn(5, 1, 4, 4, dtype=torch.float64), torch.tensor([0, 1, 1, 0, 1])
-    net, calls = convolutional("local"), []
-    net.accumulate(x, y, samples=2)
-    gradients, noise = [p.grad.clone() for p in net.parameters()], net.noise.state
-
-    def stop(module, inputs):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-
-    net.module.register_forward_pre_hook(stop)
-    with pytest.raises(KeyboardInterrupt):
-        net.accumulate(x, y, samples=4)
-    assert torch.equal(net.noise.state, noise)
-    assert all(torch.equal(p.grad, g) for p, g in zip(net.parameters(), gradients, strict=True))
-
-
 @pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
 def test_layers_with_sparse_gradients_are_refused_unless_left_out(layer):
     module = nn.Sequential(layer(10, 4, sparse=True), nn.Flatten(), nn.LazyLinear(3))

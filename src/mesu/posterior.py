@@ -283,36 +283,6 @@ class Bayesian(nn.Module):
             self.noise.state = before
             raise
 
-    def accumulate(self, x: Tensor, y: Tensor, samples: int = 10, **kwargs) -> Tensor:
-        """Add the gradient of `nll` to every parameter, as ``nll(x, y, samples).backward()`` does, in the memory of one sample.
-
-        Where samples are not drawn at once (a network with convolutions, say) each is differentiated before the next is
-        drawn. If one fails, gradients and noise are as they were.
-
-        Returns:
-            The cost, detached.
-        """
-        if not isinstance(samples, int) or samples < 2 or self._vectorizes():
-            cost = self.nll(x, y, samples, **kwargs)
-            cost.backward()
-            return cost.detach()
-        noise = self.noise.state
-        kept = [
-            (parameter, None if parameter.grad is None else parameter.grad.clone()) for parameter in self.parameters()
-        ]
-        total = torch.zeros(())
-        try:
-            for _ in range(samples):
-                cost = self.nll(x, y, 1, **kwargs) / samples
-                cost.backward()
-                total = total + cost.detach()
-        except BaseException:
-            self.noise.state = noise
-            for parameter, gradient in kept:
-                parameter.grad = gradient
-            raise
-        return total
-
     @contextmanager
     def _local_layers(self, noise: Noise | None) -> Iterator[list[str]]:
         """Lend the noise to the layers that draw their own outputs; yields their names."""

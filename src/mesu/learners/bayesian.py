@@ -58,7 +58,7 @@ class BayesianLearner:
             torch.from_numpy(x).split(self.batch), torch.from_numpy(y).split(self.batch), strict=True
         ):
             examples, labels = examples.to(device_of(self.net)), labels.to(device_of(self.net))
-            self.net.accumulate(examples, labels, samples=self.samples, **inputs)
+            self.net.nll(examples, labels, samples=self.samples, **inputs).backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
 
