@@ -3,6 +3,8 @@
 import pytest
 import torch
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils.checkpoint import checkpoint
 
 import mesu
 from mesu import layers
@@ -35,7 +37,7 @@ def make(kind=nn.Conv2d, dtype=torch.float64, **settings):
 
 def lean(layer, x, seed=7):
     """The layer's draw, as it makes it."""
-    layer.noise = Noise(seed)
+    getattr(layer, "_orig_mod", layer).noise = Noise(seed)  # of a compiled layer, the layer
     return layer(x)
 
 
@@ -203,25 +205,163 @@ def test_functional_transforms_still_pass():
     torch.testing.assert_close(pushed, by_hand.sum())
 
 
-def test_memory_is_kept_for_one_square_and_one_ratio():
+def test_outputs_are_not_kept_for_the_backward_pass():
+    layer, x = make()
+    made = []
+    linear = layer.linear
+
+    def recording(*arguments):
+        out = linear(*arguments)
+        made.append(StorageWeakRef(out.untyped_storage()))
+        return out
+
+    layer.linear = recording
+    out = torch.relu(lean(layer, x))
+    assert len(made) == 2
+    assert all(each.expired() for each in made)
+    torch.testing.assert_close(out, torch.relu(plain(layer, x)))
+
+
+def test_the_first_pass_is_the_quick_one_and_a_second_is_not(monkeypatch):
+    layer, x = make()
+
+    def refuse(*_):
+        raise NotImplementedError("slow")
+
+    monkeypatch.setattr(layers, "_slow_slopes", refuse)
+    out = lean(layer, x).sum()
+    out.backward(retain_graph=True)
+    with pytest.raises(NotImplementedError, match="slow"):
+        out.backward()
+
+
+class Shifted(layers.LocalLinear):
+    """A layer whose variances a fast algorithm has rounded, some to below zero."""
+
+    def linear(self, x, weight, bias):
+        out = super().linear(x, weight, bias)
+        return out - 0.05 if (weight >= 0).all() else out
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_variance_rounded_below_zero_has_no_slope(again):
+    layer, _ = make(nn.Linear, bias=False)
+    layer.__class__ = Shifted
+    x = torch.linspace(0.0, 0.5, 30, dtype=torch.float64).reshape(10, 3).requires_grad_()
+    with torch.no_grad():
+        assert 0 < (layers.moments(layer.linear, x, layer.weight, layer.weight_std, None, None)[1] < 0).sum() < 40
+    out = lean(layer, x)
+    torch.testing.assert_close(out, plain(layer, x))
+    if again:
+        out.sum().backward(retain_graph=True)
+    ours = torch.autograd.grad(out.sum(), leaves(layer, x))
+    for a, b in zip(ours, torch.autograd.grad(plain(layer, x).sum(), leaves(layer, x)), strict=True):
+        torch.testing.assert_close(a, b)
+        assert a.abs().max() < 100
+
+
+@pytest.mark.parametrize("way", [lean, plain])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_nothing_in_has_no_slope(way, dtype):
+    layer, x = make(dtype=dtype, bias=False)
+    out = way(layer, torch.zeros_like(x, requires_grad=True))
+    for slope in torch.autograd.grad(out.sum(), [layer.weight, layer.weight_std]):
+        assert (slope == 0).all()
+
+
+class Twice(nn.Module):
+    """One layer in two places: the second's input depends on the same weights."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(torch.tanh(self.layer(x)))
+
+
+def test_a_layer_called_twice_has_the_same_slopes_in_every_pass():
+    torch.manual_seed(0)
+    net = mesu.Bayesian(Twice(nn.Linear(4, 4)), seed=0).double()
+    x = torch.randn(8, 4, dtype=torch.float64)
+    weights = list(net.parameters())
+
+    def out():
+        return net.sample(x, samples=1, noise=Noise(1)).tanh().sum()
+
+    with torch.autograd.graph.save_on_cpu():  # takes the plain way
+        by_torch = torch.autograd.grad(out(), weights)
+    quick = torch.autograd.grad(out(), weights)
+    twice_differentiable = torch.autograd.grad(out(), weights, create_graph=True)
+    kept = out()
+    torch.autograd.grad(kept, weights, retain_graph=True)
+    second = torch.autograd.grad(kept, weights)
+    for way in (quick, twice_differentiable, second):
+        for a, b in zip(way, by_torch, strict=True):
+            torch.testing.assert_close(a, b)
+
+
+def test_with_and_without_slopes_the_draw_is_the_same_in_any_layout():
+    layer, x = make()
+    layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)  # and sigma is not
+    with torch.no_grad():
+        quiet = lean(layer, x)
+    torch.testing.assert_close(quiet, lean(layer, x).detach())
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 5), (3, 4, 5, 6), (2, 3, 4, 5, 6)])
+def test_normals_follow_layouts_of_any_rank(shape):
+    last = torch.zeros(shape).movedim(1, -1).contiguous().movedim(-1, 1)
+    assert layers.normal(Noise(0), last).stride() == last.stride()
+    assert layers.normal(Noise(0), torch.zeros(shape)).is_contiguous()
+    odd = torch.zeros(shape).transpose(0, -1).contiguous().transpose(0, -1)
+    assert layers.normal(Noise(0), odd).shape == odd.shape
+
+
+def looked_on():
+    """Ways in which somebody has a say in what autograd does."""
+    return {
+        "no slopes": torch.no_grad(),
+        "autocast": torch.autocast("cpu", dtype=torch.bfloat16),
+        "offloading": torch.autograd.graph.save_on_cpu(),
+        "forward mode": torch.autograd.forward_ad.dual_level(),
+    }
+
+
+@pytest.mark.parametrize("name", looked_on())
+def test_who_looks_on_gets_operations_that_they_know(monkeypatch, name):
     layer, x = make(dtype=torch.float32)
-    sizes = []
-
-    def pack(tensor):
-        sizes.append((tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes()))
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        out = lean(layer, x)
-    weights = sum(each.untyped_storage().nbytes() for each in layer.parameters())
-    kept = sum(dict(sizes).values()) - weights - layer.weight_std.untyped_storage().nbytes()
-    bias_square = layer.bias.untyped_storage().nbytes()
-    assert kept <= 2 * x.untyped_storage().nbytes() + out.untyped_storage().nbytes() + bias_square
+    monkeypatch.setattr(layers, "LeanDraw", None)
+    with looked_on()[name]:
+        lean(layer, x)
+    with pytest.raises(AttributeError):
+        lean(layer, x)
 
 
-@pytest.mark.parametrize(("rows", "name"), [(4, "AddcmulBackward0"), (400, "LeanDrawBackward")])
-def test_small_inputs_take_the_shorter_way(monkeypatch, rows, name):
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # the compiler's own, where it breaks off to draw
+def test_a_compiled_layer_draws_the_same(monkeypatch):
+    layer, x = make(dtype=torch.float32)
+    torch.compiler.reset()
+    monkeypatch.setattr(layers, "LeanDraw", None)
+    torch.testing.assert_close(lean(torch.compile(layer, backend="eager"), x), plain(layer, x))
+
+
+def test_checkpoints_recompute_what_was_drawn():
+    layer, x = make()
+    ours = torch.autograd.grad(checkpoint(lambda z: lean(layer, z).sum(), x, use_reentrant=False), leaves(layer, x))
+    for a, b in zip(ours, torch.autograd.grad(plain(layer, x).sum(), leaves(layer, x)), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize(("numbers", "name"), [(65_535, "AddcmulBackward0"), (65_538, "LeanDrawBackward")])
+def test_small_inputs_take_the_shorter_way(monkeypatch, numbers, name):
     monkeypatch.undo()
     layer, _ = make(nn.Linear)
     assert layers.LEAN == 65_536
-    assert type(lean(layer, torch.zeros(rows, 100, 3, dtype=torch.float64)).grad_fn).__name__ == name
+    assert type(lean(layer, torch.zeros(numbers // 3, 3, dtype=torch.float64)).grad_fn).__name__ == name
+
+
+def test_an_input_smaller_than_the_weights_takes_the_shorter_way():
+    layer, _ = make(nn.Linear)  # of 12 weights
+    for rows, name in ((3, "AddcmulBackward0"), (4, "LeanDrawBackward")):
+        assert type(lean(layer, torch.zeros(rows, 3, dtype=torch.float64)).grad_fn).__name__ == name

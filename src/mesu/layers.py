@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.autograd.graph import get_gradient_edge
 
 from mesu.noise import Noise
 
@@ -42,8 +43,7 @@ class Local:
         if self.noise is None:
             return self.linear(x, layer.weight, layer.bias)
         inputs = (x, layer.weight, layer.weight_std, layer.bias, getattr(layer, "bias_std", None))
-        large = x.numel() >= max(LEAN, layer.weight.numel())
-        if large and torch.is_grad_enabled() and not _is_transformed():
+        if _may_be_lean(x) and x.numel() >= max(LEAN, layer.weight.numel()):
             return LeanDraw.apply(self.linear, self.noise, *inputs)
         mean, var = moments(self.linear, *inputs)
         return draw(mean, var, normal(self.noise, mean))
@@ -78,7 +78,8 @@ class LeanDraw(torch.autograd.Function):
         of x            the sum of both, the second times x
 
     where the 2 of the squares and the 1/2 of the root have cancelled. The linear maps are differentiated by autograd, in a
-    graph of their own. It serves once; a second pass, or one that is to be differentiated again, takes `draw`.
+    graph of their own. It serves once; a second pass, or one that is to be differentiated again, takes `draw`. Where s^2 is
+    below `TINY`, by rounding perhaps below zero, h is 0.
     """
 
     @staticmethod
@@ -89,25 +90,24 @@ class LeanDraw(torch.autograd.Function):
         squared = [_leaf(x, needs_x, True), _leaf(weight_std, needs_std, True), _leaf(bias_std, needs_bias_std, True)]
         with torch.enable_grad():
             mean, var = linear(*plain), linear(*squared)
-        std = var.detach().clamp_min_(TINY).sqrt_()
-        e = normal(noise, std)
-        out = mean.detach().addcmul_(std, e)
-        h = torch.div(e, std, out=std)
+        ctx.linear, ctx.graph = linear, (_edge(mean), plain, _edge(var), squared)
+        mean, var = mean.detach(), var.detach()
+        h = normal(noise, mean).mul_(F.threshold(var, TINY, float("inf")).rsqrt_())
         ctx.save_for_backward(x, weight, weight_std, bias, bias_std, h)
-        ctx.linear, ctx.graph = linear, (mean, var, plain, squared)
-        return out
+        return mean.addcmul_(h, var)
 
     @staticmethod
     def backward(ctx, grad: Tensor):  # type: ignore[override]
         """The slopes."""
         *inputs, h = ctx.saved_tensors
-        if ctx.graph is None or torch.is_grad_enabled():
+        graph: Any = None if torch.is_grad_enabled() else ctx.__dict__.pop("graph", None)
+        if graph is None:
             return None, None, *_slow_slopes(ctx, inputs, h, grad)
-        mean, var, plain, squared = ctx.graph
-        ctx.graph = None
         x, _, weight_std, _, bias_std = inputs
-        to_x, to_mean, to_bias = _slopes(mean, plain, grad)
-        to_x2, to_std, to_bias_std = _slopes(var, squared, grad * h)
+        needs_x, needs_mean, needs_std, needs_bias, needs_bias_std = ctx.needs_input_grad[2:]
+        mean, plain, var, squared = graph
+        to_x, to_mean, to_bias = _slopes(mean, plain, (needs_x, needs_mean, needs_bias), grad)
+        to_x2, to_std, to_bias_std = _slopes(var, squared, (needs_x, needs_std, needs_bias_std), grad * h)
         to_x = None if to_x is None else to_x.addcmul_(to_x2, x)
         to_std = None if to_std is None else to_std.mul_(weight_std)
         to_bias_std = None if to_bias_std is None else to_bias_std.mul_(bias_std)
@@ -120,29 +120,46 @@ def _leaf(tensor: Tensor | None, needed: bool, squared: bool = False) -> Any:
     return (tensor.square() if squared else tensor.detach()).requires_grad_(needed)
 
 
-def _slopes(out: Tensor, leaves: list, grad: Tensor) -> list[Any]:
-    """Slopes of `out` with respect to those leaves that want one."""
-    wanted = [leaf for leaf in leaves if leaf is not None and leaf.requires_grad]
+def _edge(out: Tensor) -> Any:
+    """Where `out` is in its graph, without its numbers."""
+    return get_gradient_edge(out) if out.requires_grad else None
+
+
+def _slopes(out: Any, leaves: list, needed: tuple[bool, ...], grad: Tensor) -> list[Any]:
+    """Slopes of `out` with respect to those leaves that need one."""
+    wanted = [leaf for leaf, need in zip(leaves, needed, strict=True) if need]
     found = iter(torch.autograd.grad(out, wanted, grad) if wanted else ())
-    return [next(found) if leaf is not None and leaf.requires_grad else None for leaf in leaves]
+    return [next(found) if need else None for need in needed]
 
 
-def _slow_slopes(ctx, inputs: list, h: Tensor, grad: Tensor) -> list[Tensor | None]:
+def _slow_slopes(ctx, inputs: list[Any], h: Tensor, grad: Tensor) -> list[Any]:
     """The slopes by `draw`, with a graph behind them if that is asked for."""
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        mean, var = moments(ctx.linear, *inputs)
+        # aliases: an input that depends on another (a layer called twice) is not followed back to it
+        own: list[Any] = [each if each is None else each.view_as(each) for each in inputs]
+        mean, var = moments(ctx.linear, *own)
         e = h * var.detach().clamp_min(TINY).sqrt()
-        out = draw(mean, var, e)
-        wanted = [each for each, needed in zip(inputs, ctx.needs_input_grad[2:], strict=True) if needed]
-        found = iter(torch.autograd.grad(out, wanted, grad, create_graph=again))
+        wanted = [each for each, needed in zip(own, ctx.needs_input_grad[2:], strict=True) if needed]
+        found = iter(torch.autograd.grad(draw(mean, var, e), wanted, grad, create_graph=again))
     return [next(found) if needed else None for needed in ctx.needs_input_grad[2:]]
 
 
-def _is_transformed() -> bool:
-    """Whether torch.func, torch.compile or forward-mode differentiation looks on: they want operations that they know."""
-    return (
-        torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+# How to see that somebody has a say in what autograd keeps: offloading, checkpoints. Early versions of torch do not tell.
+_hooks_on_saved: Any = getattr(getattr(torch._C, "_autograd", None), "_top_saved_tensors_default_hooks", None)
+
+
+def _may_be_lean(x: Tensor) -> bool:
+    """Whether slopes are wanted, and nobody looks on who needs operations that they know: compilers, torch.func, and so on."""
+    return not (
+        torch.compiler.is_compiling()
+        or not torch.is_grad_enabled()
+        or torch.is_autocast_enabled(x.device.type)
+        or torch.jit.is_tracing()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or _hooks_on_saved is None
+        or _hooks_on_saved(True) is not None
     )
 
 
