@@ -35,7 +35,10 @@ def learners():
     for scale in STARTS:
         torch.manual_seed(0)
         net = Bayesian(ConvNet(heads=5, classes=2), init_scale=scale, seed=0)
-        yield f"exact, s = {scale:g}", BayesianLearner(net, optim.MESU(net, MEMORY), 1, BATCH, engine=False)
+        yield (
+            f"exact, s = {scale:g}",
+            BayesianLearner(net, optim.MESU(net, MEMORY, max_step=None), 1, BATCH, engine=False),
+        )
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import mesu
-from mesu import optim
+from mesu import cli, optim
 from mesu.data import Dataset
 from mesu.experiments import cifar as experiment
 from mesu.experiments.cifar import CIFAR, LEARNERS, SplitCIFAR10, make_learner
@@ -291,3 +291,30 @@ def test_a_run_tests_every_task_at_its_end(kind, made_up):
 def test_settings_that_cannot_run_are_refused(settings, said, made_up):
     with pytest.raises(ValueError, match=said):
         SplitCIFAR10(**{**TINY, **settings}).check()
+
+
+# the hundredth GPU, tensors without numbers, and two that need packages of their own: no machine of ours has them
+@pytest.mark.parametrize("device", ["cuda:99", "meta", "hpu", "vulkan"])
+def test_a_device_that_this_machine_lacks_is_refused_in_a_line(device, made_up):
+    with pytest.raises(ValueError, match=rf"^device '{device}' cannot be used here \(.+\): .*--device cpu") as refused:
+        SplitCIFAR10(**TINY, device=device).check()
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("device", ["gpu", "CPU", "cuda:x", ""])
+def test_an_unknown_device_is_refused(device, made_up):
+    with pytest.raises(ValueError, match=rf"^there is no device '{device}': choose cpu, cuda"):
+        SplitCIFAR10(**TINY, device=device).check()
+
+
+def test_an_absent_device_is_an_error_of_the_command(made_up, tmp_path, monkeypatch, capfd):
+    if torch.cuda.is_available():
+        pytest.skip("it is here")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["run", "split-cifar10", "--scale", "smoke", "--device", "cuda"])
+    assert stop.value.code == 2
+    said = capfd.readouterr().err
+    assert said.startswith("error: device 'cuda' cannot be used here")
+    assert said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

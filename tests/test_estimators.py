@@ -10,6 +10,8 @@ from math import inf, nan
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 from hypothesis import Phase, given, settings
@@ -606,6 +608,13 @@ def test_strangers_are_novel(digits):
     assert curve.is_novel(outside).mean() > 0.95
 
 
+def test_a_single_class_leaves_nothing_to_doubt():
+    model = mesu.MESUClassifier(random_state=0).partial_fit(clusters(40)[0], ["cat"] * 40)
+    far = np.full((1, 5), 1e6)
+    assert model.uncertainty(far) == (0.0, 0.0, 0.0)
+    assert not model.is_novel(far).any()
+
+
 def test_the_share_sets_the_threshold():
     model = mesu.MESUClassifier(random_state=0).partial_fit(*clusters(1500))
     X, _ = clusters(500, seed=5)
@@ -887,6 +896,108 @@ def test_parameters_are_refused_by_name(parameter, value, words):
     with pytest.raises(ValueError, match=words.replace("(", r"\(")):
         model.set_params(**{parameter: value}).fit(X, y)
     assert model._stream.moment is before
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "words"),
+    [
+        ("memory", 10, r"memory is 10\.0 now, but this model began with 100000\.0"),
+        ("hidden", (7,), r"hidden is \(7,\) now, but this model began with \(50,\)"),
+        ("prior_std", 2, r"prior_std is 2\.0 now, but this model began with 1\.0"),
+        ("samples", 3, "samples is 3 now, but this model began with 10"),
+        ("standardise", False, "standardise is False now, but this model began with True"),
+    ],
+)
+def test_a_living_model_does_not_go_on_with_another_parameter(parameter, value, words, tmp_path):
+    X, y = clusters(40)
+    model = mesu.MESUClassifier(random_state=0).partial_fit(X, y)
+    before, path = model._stream.moment, tmp_path / "model.safetensors"
+    began = model.get_params()[parameter]
+    model.set_params(**{parameter: value})
+    for call in (lambda: model.partial_fit(X, y), lambda: model.save(path)):
+        with pytest.raises(ValueError, match=words + ": call fit to begin anew with it, or set it back"):
+            call()
+    assert model._stream.moment is before
+    assert not path.exists()
+    model.set_params(**{parameter: began}).save(path)
+    twin = mesu.load(path).set_params(**{parameter: value})  # a file's model is as alive
+    with pytest.raises(ValueError, match=words):
+        twin.partial_fit(X, y)
+    model.set_params(**{parameter: value}).fit(X, y)
+    fresh = mesu.MESUClassifier(random_state=0, **{parameter: value}).fit(X, y)
+    assert same(model.partial_fit(X, y)._stream.moment, fresh.partial_fit(X, y)._stream.moment)
+
+
+def test_a_parameter_in_other_words_is_the_same():
+    X, y = clusters(40)
+    model = mesu.MESUClassifier(random_state=0).partial_fit(X, y)
+    model.set_params(hidden=50, memory=np.int64(100_000), standardise=np.True_).partial_fit(X, y)
+    assert model._stream.moment.rows == 80
+
+
+@pytest.mark.parametrize("kind", [mesu.MESUClassifier, mesu.MESURegressor])
+def test_parameters_that_may_change_take_effect(kind, tmp_path):
+    X, y = clusters(300)
+    model = kind(hidden=(8,), random_state=0).partial_fit(X, y)
+    few = model.uncertainty(X)
+    many = model.set_params(predict_samples=500).uncertainty(X)
+    assert not np.array_equal(few.epistemic, many.epistemic)
+    # as if it had been asked for from the start: the weights of these rows do not depend on it
+    twin = kind(hidden=(8,), random_state=0, predict_samples=500)
+    moment = replace(model._stream.moment, settings=replace(model._stream.moment.settings, predict_samples=500))
+    twin._stream, twin.n_features_in_ = Stream(moment.settings, 5, moment), 5
+    assert all(map(np.array_equal, many, twin.uncertainty(X)))
+    model.save(tmp_path / "model")
+    loaded = mesu.load(tmp_path / "model")
+    moments = [each.partial_fit(X, y)._stream.moment for each in (model, twin, loaded)]
+    assert same(moments[0], moments[1])
+    assert same(moments[0], moments[2])
+    model.set_params(epochs=3, random_state=5).partial_fit(X, y)  # for the next fit
+    assert same(
+        model.fit(X, y)._stream.moment,
+        kind((8,), predict_samples=500, epochs=3, random_state=5).fit(X, y)._stream.moment,
+    )
+    with pytest.raises(ValueError, match="predict_samples must be a whole number, 2 or more, got 1"):
+        model.set_params(predict_samples=1).predict(X)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"size": [1.0, 2.0], "colour": ["red", "blue"]}),
+        pd.DataFrame({"size": [1.0, 2.0], "colour": pd.Categorical(["red", "blue"])}),
+        pd.DataFrame({"size": [1.0, 2.0], "colour": [None, "red"]}),
+        pl.DataFrame({"size": [1.0, 2.0], "colour": ["red", "blue"]}),
+        [[1.0, "red"], [2.0, "blue"]],
+        np.array([[1.0, "red"], [2.0, "blue"]], dtype=object),
+    ],
+)
+def test_a_column_of_words_is_named(table):
+    name = "'colour'" if hasattr(table, "columns") else "1"
+    words = f"column {name} must be numbers, got 'red': encode it first, as with sklearn.preprocessing.OneHotEncoder"
+    for model in (mesu.MESUClassifier(), mesu.MESURegressor()):
+        for call in (model.fit, model.partial_fit):
+            with pytest.raises(ValueError, match=words):
+                call(table, [0, 1])
+    names = {"columns": ["size", "colour"]} if hasattr(table, "columns") else None
+    X = pd.DataFrame([[0.0, 1.0], [1.0, 0.0]], **names) if names else [[0.0, 1.0], [1.0, 0.0]]
+    with pytest.raises(ValueError, match=words):
+        mesu.MESUClassifier().fit(X, [0, 1]).predict(table)
+
+
+def test_other_complaints_about_a_table_stay_what_they_are():
+    X = pd.DataFrame({"size": [1.0, 2.0]})
+    model = mesu.MESUClassifier(random_state=0).fit(X, [0, 1])
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(X.assign(colour="red"))
+    with pytest.raises(ValueError, match="y must be numbers"):
+        mesu.MESURegressor().fit(X, ["red", "blue"])
+
+
+@pytest.mark.parametrize("kind", [mesu.MESUClassifier, mesu.MESURegressor])
+def test_a_wrong_argument_of_fit_names_the_class_that_was_called(kind):
+    with pytest.raises(TypeError, match=rf"{kind.__name__}\.fit\(\).*sample_weight"):
+        kind().fit([[0.0], [1.0]], [0, 1], sample_weight=[1, 1])
 
 
 # -- threads ----------------------------------------------------------------------------------------------------------

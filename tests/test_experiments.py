@@ -1,9 +1,12 @@
 """Streams, learners, the table and the command; and on permuted digits, what the paper says each learner does."""
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +14,10 @@ import torch
 from torch import nn
 
 import mesu
+from mesu import __main__ as command
 from mesu import cli, measures, optim
 from mesu.data import digits
-from mesu.experiments import EXPERIMENTS, PermutedDigits, permuted
+from mesu.experiments import EXPERIMENTS, PermutedDigits, about, permuted
 from mesu.experiments.permuted import make_learner
 from mesu.experiments.table import Row, accuracy_matrix, as_table, summarise
 from mesu.learners import BayesianLearner, WeightLearner
@@ -159,8 +163,12 @@ def test_version_list_and_help(capsys):
         check=True,
     )
     assert real.stdout == said("--version") == f"mesu {mesu.__version__}\n"
+    listed = said("list")
     for name in EXPERIMENTS:
-        assert name in said("list")
+        assert name in listed
+    assert len({about(name) for name in EXPERIMENTS}) == len(EXPERIMENTS)
+    for name in EXPERIMENTS:
+        assert f"{name} {about(name)}" in " ".join(listed.split())
     with pytest.raises(SystemExit) as stop:
         cli.main(["run", "permuted-digits", "--help"])
     assert stop.value.code == 0
@@ -168,6 +176,37 @@ def test_version_list_and_help(capsys):
     names = [field.name for field in fields(PermutedDigits)]
     for name in (*names, "scale", "settings_file", "out", "workers", "json"):
         assert f"--{name.replace('_', '-')}" in text
+
+
+@pytest.mark.parametrize("missing", ["tyro", "rich"])
+def test_without_the_lab_extra_the_command_says_what_to_install(missing, monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "mesu.cli")
+    for name in [name for name in sys.modules if name.partition(".")[0] == missing]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(SystemExit) as stop:
+        command.main()
+    assert stop.value.code == 2
+    said = f"error: the mesu command needs {missing}, which is not installed: pip install 'mesu[lab]'\n"
+    assert capsys.readouterr() == ("", said)
+
+
+def test_another_missing_module_is_not_called_the_lab_extra(monkeypatch):
+    monkeypatch.delitem(sys.modules, "mesu.cli")
+    monkeypatch.setitem(sys.modules, "mesu.version", None)
+    with pytest.raises(ModuleNotFoundError, match=r"mesu\.version"):
+        command.main()
+
+
+def test_both_ways_to_start_the_command_say_so():
+    told = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    assert told["project"]["scripts"] == {"mesu": "mesu.__main__:main"}
+    lab = {re.split("[^a-z0-9]", need)[0] for need in told["project"]["optional-dependencies"]["lab"]}
+    assert {"PIL" if name == "pillow" else name for name in lab} == set(command.LAB)
+    blocked = "import runpy, sys; sys.modules['tyro'] = None; runpy.run_module('mesu', run_name='__main__')"
+    real = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, check=False)
+    assert (real.returncode, real.stdout, real.stderr.count("\n")) == (2, "", 1)
+    assert "pip install 'mesu[lab]'" in real.stderr
 
 
 def test_learners_by_name_are_what_they_say():

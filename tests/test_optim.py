@@ -98,7 +98,7 @@ def test_mesu_step_is_its_equation(update, formula, lr_mean, lr_std, foreach):
     mean, std = one_pair(MEAN, STD, G_MEAN, g_std)
     wanted = formula(mean.detach(), std.detach(), mean.grad, std.grad, 40, 0.2, 0.7, lr_mean, lr_std)
     settings = {"memory": 40, "prior_mean": 0.2, "prior_std": 0.7, "lr_mean": lr_mean, "lr_std": lr_std}
-    mesu.MESU([(mean, std)], **settings, update=update, foreach=foreach).step()
+    mesu.MESU([(mean, std)], **settings, update=update, max_step=None, foreach=foreach).step()
     assert torch.allclose(mean, wanted[0], rtol=1e-12, atol=1e-14)
     assert torch.allclose(std, wanted[1], rtol=1e-12, atol=1e-14)
 
@@ -765,3 +765,69 @@ def test_too_few_fishers_are_refused_before_any_is_kept():
 def test_bad_settings_of_weight_rules_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make([weight()])
+
+
+# -- the default trust region ------------------------------------------------------------------------------------------
+
+
+def test_the_exact_form_has_a_trust_region_and_the_papers_has_none():
+    net = mesu.Bayesian(nn.Linear(2, 2), seed=0)
+    assert mesu.MESU(net, memory=100).param_groups[0]["max_step"] == 1.0
+    assert mesu.MESU(net, memory=100, update="paper").param_groups[0]["max_step"] is None
+    assert mesu.MESU(net, memory=100, max_step=None).param_groups[0]["max_step"] is None
+    assert mesu.MESU(net, memory=100, max_step=0.3).param_groups[0]["max_step"] == 0.3
+    weight, bias = net.pairs()
+    groups = [{"params": [weight]}, {"params": [bias], "update": "paper"}]
+    assert [group["max_step"] for group in mesu.MESU(groups, memory=100).param_groups] == [1.0, None]
+
+
+@pytest.mark.parametrize("noise_std", [0.3, 0.1, 0.03])
+def test_sharp_targets_do_not_throw_the_weights_about(noise_std):
+    # with the trust region off and a noise of 0.1, sigma passes 200 at the second example
+    torch.manual_seed(0)
+    x = torch.randn(300, 3)
+    y = 2 * x[:, :1] + noise_std * torch.randn(300, 1)
+    module = nn.Sequential(nn.Linear(3, 20), nn.Tanh(), nn.Linear(20, 1))
+    net = mesu.Bayesian(module, likelihood="gaussian", noise_std=noise_std, seed=0)
+    opt = mesu.MESU(net, memory=10_000)
+    for one, target in zip(x.split(1), y.split(1), strict=True):
+        net.nll(one, target).backward()
+        opt.step()
+        opt.zero_grad()
+        assert max(float(pair.std.detach().max()) for pair in net.pairs()) < 20
+    assert float((mesu.predict(net, x).mean - y).square().mean()) < 1.0
+
+
+def test_one_sample_of_drawn_weights_and_a_batch_of_64_learn():
+    torch.manual_seed(0)
+    truth = torch.randn(20, 5)
+    net = mesu.Bayesian(nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 5)), estimator="weights", seed=0)
+    opt = mesu.MESU(net, memory=100_000)
+    for _ in range(200):
+        x = torch.randn(64, 20)
+        net.nll(x, (x @ truth).argmax(1), samples=1).backward()
+        opt.step()
+        opt.zero_grad()
+    x = torch.randn(1000, 20)
+    assert float((mesu.predict(net, x).labels == (x @ truth).argmax(1)).float().mean()) > 0.9
+
+
+def test_a_gradient_that_is_not_finite_is_told_with_the_largest_sigma():
+    net = mesu.Bayesian(nn.Linear(2, 2), init_std=123.0, seed=0)
+    opt = mesu.MESU(net, memory=100)
+    for pair in net.pairs():
+        pair.mean.grad, pair.std.grad = torch.full_like(pair.mean, float("inf")), torch.zeros_like(pair.std)
+    with pytest.raises(mesu.StepRefused, match=r"run away \(the largest sigma is 123\): take max_step=1 or less"):
+        opt.step()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"memory": "1000"}, {"memory": 100, "prior_std": "1"}, {"memory": 100, "lr_mean": [1]}, {"memory": True}],
+)
+def test_settings_that_are_not_numbers_are_named(settings):
+    name = next(name for name, value in reversed(settings.items()))
+    with pytest.raises(ValueError, match=f"{name} must be a number, got"):
+        mesu.MESU(mesu.Bayesian(nn.Linear(2, 2), seed=0), **settings)
+    with pytest.raises(ValueError, match="max_step must be a number, got 'big'"):
+        mesu.MESU(mesu.Bayesian(nn.Linear(2, 2), seed=0), memory=100, max_step="big")

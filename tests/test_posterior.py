@@ -670,3 +670,75 @@ def test_failure_inside_leaves_everything_as_it_was(estimator, vectorize, call, 
     twin = mesu.Bayesian(Fails(0, error), estimator=estimator, vectorize=vectorize, seed=5)
     twin.load_state_dict(before)
     assert torch.equal(net(x, samples=3), twin(x, samples=3))
+
+
+# -- what is not a network, a tensor or a score --------------------------------------------------------------------------
+
+
+def test_what_is_no_module_is_refused():
+    with pytest.raises(TypeError, match=r"module must be an nn\.Module, got function"):
+        mesu.Bayesian(lambda x: x)
+
+
+@pytest.mark.parametrize(("name", "value"), [("init_std", "0.1"), ("noise_std", "a"), ("init_scale", None)])
+def test_numbers_that_are_none_are_named(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be a number, got {value!r}"):
+        mesu.Bayesian(nn.Linear(2, 2), likelihood="gaussian", **{name: value})
+
+
+@pytest.mark.parametrize("seed", ["a", 1.5, -1])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(ValueError, match="seed must be a whole number between 0"):
+        mesu.Bayesian(nn.Linear(2, 2), seed=seed)
+
+
+def test_inputs_and_targets_must_be_tensors():
+    net = mesu.Bayesian(nn.Linear(2, 2), seed=0)
+    with pytest.raises(TypeError, match="inputs must be a tensor, got list"):
+        net.nll([[0.0, 1.0]], torch.tensor([0]))
+    with pytest.raises(TypeError, match="targets must be a tensor, got list"):
+        net.nll(torch.zeros(1, 2), [0])
+
+
+def test_a_network_that_gives_a_tuple_is_told_what_the_cost_wants():
+    net = mesu.Bayesian(nn.LSTM(2, 3, batch_first=True), seed=0)
+    before = net.noise.state
+    with pytest.raises(TypeError, match="gives a tuple, and the cost wants one tensor"):
+        net.nll(torch.zeros(4, 5, 2), torch.zeros(4, dtype=torch.long))
+    assert torch.equal(net.noise.state, before)
+
+
+def test_labels_of_a_sequence_must_lie_as_torch_wants_them():
+    net = mesu.Bayesian(nn.Linear(2, 3), seed=0)  # [batch, time, classes]
+    with pytest.raises(
+        ValueError, match=r"labels of shape \(4, 7\) do not fit outputs of shape \(4, 7, 3\): classes are on"
+    ):
+        net.nll(torch.zeros(4, 7, 2), torch.zeros(4, 7, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"labels of shape \(4, 1\) do not fit outputs of shape \(4, 3\)"):
+        net.nll(torch.zeros(4, 2), torch.zeros(4, 1, dtype=torch.long))
+
+
+def test_a_head_of_one_is_told_that_a_choice_of_two_needs_two():
+    net = mesu.Bayesian(nn.Linear(2, 1), seed=0)
+    with pytest.raises(ValueError, match="an output for every class, and two for a choice of two"):
+        net.nll(torch.zeros(4, 2), torch.ones(4, dtype=torch.long))
+
+
+# -- learners -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_learner_refuses_the_optimiser_of_another_network():
+    net, other = (mesu.Bayesian(nn.Linear(2, 2), seed=0) for _ in range(2))
+    with pytest.raises(ValueError, match="moves no parameter of this network"):
+        mesu.BayesianLearner(net, mesu.MESU(other, memory=100))
+    plain, stranger = nn.Linear(2, 2), nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="moves no parameter of this network"):
+        mesu.WeightLearner(plain, mesu.optim.SGD(stranger.parameters(), 0.1))
+
+
+@pytest.mark.parametrize("settings", [{"samples": 0}, {"batch": 0}, {"samples": 1.5}, {"batch": "8"}])
+def test_a_learner_counts_in_whole_numbers(settings):
+    net = mesu.Bayesian(nn.Linear(2, 2), seed=0)
+    ((name, value),) = settings.items()
+    with pytest.raises(ValueError, match=f"{name} must be a whole number, 1 or more, got {value!r}"):
+        mesu.BayesianLearner(net, mesu.MESU(net, memory=100), **settings)

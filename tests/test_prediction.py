@@ -3,6 +3,7 @@
 import copy
 from math import log
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -262,3 +263,35 @@ def test_transformer_is_predicted_by_drawn_weights():
     with torch.no_grad():
         scores = net.train().sample(x, samples=3, noise=Noise(0), estimator="weights")
     assert torch.allclose(out.probs, scores.softmax(-1).mean(0), atol=1e-5)
+
+
+# -- classes on the second axis ----------------------------------------------------------------------------------------
+
+
+def test_pixels_are_predicted_on_the_axis_they_are_learned_on():
+    torch.manual_seed(0)
+    net = mesu.Bayesian(nn.Conv2d(1, 3, 1), seed=0)
+    opt = mesu.MESU(net, memory=10_000)
+    x = torch.randn(8, 1, 5, 4)
+    y = (x[:, 0] > 0).long() * 2
+    for _ in range(60):
+        net.nll(x, y, samples=5).backward()
+        opt.step()
+        opt.zero_grad()
+    p = mesu.predict(net, x, samples=20)
+    assert p.probs.shape == (8, 3, 5, 4)
+    assert torch.allclose(p.probs.sum(1), torch.ones(8, 5, 4))
+    assert p.total.shape == p.epistemic.shape == p.labels.shape == (8, 5, 4)
+    assert float((p.labels == y).float().mean()) > 0.9
+
+
+def test_one_row_that_is_no_batch_is_told_so():
+    net = mesu.Bayesian(nn.Linear(4, 3), seed=0)
+    with pytest.raises(ValueError, match=r"needs a batch of inputs \(x\[None\] for one\)"):
+        mesu.predict(net, torch.zeros(4))
+
+
+def test_numpy_arrays_are_told_what_to_become():
+    net = mesu.Bayesian(nn.Linear(4, 3), seed=0)
+    with pytest.raises(TypeError, match=r"inputs must be a tensor, got ndarray: take torch.as_tensor"):
+        mesu.predict(net, np.zeros((2, 4)))

@@ -1,9 +1,12 @@
-"""The README's programs run as they stand."""
+"""The programs of the README and the guide run as they stand."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
 
 
 def test_the_programs_run_and_tell_noise_from_digits(capsys):
@@ -15,3 +18,15 @@ def test_the_programs_run_and_tell_noise_from_digits(capsys):
     assert right > 0.7  # chance is 0.1
     assert noise.epistemic.mean() > p.epistemic.mean()
     assert "right; epistemic uncertainty" in capsys.readouterr().out
+
+
+def test_the_guide_runs():
+    names = {}
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guide.md").read_text(), re.DOTALL)
+    exec(program, names)
+    assert [pair.name for pair in names["new"]] == ["heads.task2.weight", "heads.task2.bias"]
+
+
+def test_what_the_pages_name_is_there_after_import_mesu():
+    program = "import mesu; mesu.data.digits; mesu.streams.Permuted; mesu.river.MESUClassifier; mesu.optim.MESU"
+    subprocess.run([sys.executable, "-c", program], check=True)

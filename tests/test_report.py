@@ -483,9 +483,9 @@ def test_learners_have_colours_of_their_own():
 # --- in the terminal ---
 
 
-def printed(table):
-    console = Console(width=200, file=open(os.devnull, "w"), record=True)  # noqa: SIM115, PTH123
-    console.print(table)
+def printed(table, width=200):
+    console = Console(width=width, file=open(os.devnull, "w"), record=True)  # noqa: SIM115, PTH123
+    console.print(table, crop=False)
     console.file.close()
     return console.export_text().splitlines()
 
@@ -501,6 +501,59 @@ def test_terminal_table_has_the_papers_numbers_within_100_columns(study):
     assert "±" in lines[at]
     assert "The paper's numbers are of more." in " ".join(lines)
     assert any("also in the report: " in line for line in lines)
+
+
+SIX = replace(SMALL, seeds=3, learners=tuple(KEEPS))  # what `make demo` runs
+
+
+def cells(summary, name):
+    return {f"{number(name, scores[name]['mean'])}±{number(name, scores[name]['std'])}" for scores in summary.values()}
+
+
+def assert_whole(lines, summary, shown):
+    """No name and no number is cut: each learner has a row, and each of these measures a column."""
+    text = "\n".join(lines)
+    assert "…" not in text
+    for learner in summary:
+        assert f"│ {label(learner)} " in text
+    for name in shown:
+        assert all(f" {cell} " in text for cell in cells(summary, name))
+
+
+@pytest.mark.parametrize("width", [80, 90, 100])
+def test_terminal_table_of_the_demo_is_whole_at_every_usual_width(width):
+    jobs = [(name, seed) for name in SIX.contestants for seed in range(3)]
+    summary = summarise(as_table([row for job in jobs for row in fabricated(SIX.name, *job, SIX.tasks)]))
+    lines = printed(summary_table(summary, "title", width=width), width)
+    assert max(map(len, lines)) <= width
+    shown = ("last_five_accuracy", "running_five_accuracy", "newest_accuracy", "all_tasks_accuracy", "ood_auroc")
+    assert_whole(lines, summary, shown)
+
+
+def test_terminal_table_in_a_narrow_terminal_names_the_columns_it_leaves_out():
+    jobs = [(name, seed) for name in SIX.contestants for seed in range(3)]
+    summary = summarise(as_table([row for job in jobs for row in fabricated(SIX.name, *job, SIX.tasks)]))
+    lines = printed(summary_table(summary, "title", width=50), 50)
+    assert max(map(len, lines)) <= 50
+    assert_whole(lines, summary, ("last_five_accuracy", "running_five_accuracy"))
+    assert "OOD AUROC" in " ".join(" ".join(lines).partition("also in the report:")[2].split())
+    lines = printed(summary_table(summary, "title", width=10), 10)  # where one column is too many, it is wider
+    assert_whole(lines, summary, ("last_five_accuracy",))
+
+
+@pytest.mark.parametrize("columns", [None, "60"])
+def test_a_pipe_gets_the_table_at_full_width(columns, tmp_path, monkeypatch, capsys):
+    run = finished(tmp_path, SIX)
+    monkeypatch.setattr(Run, "execute", lambda self, workers: self.table())
+    monkeypatch.setattr(Run, "stages_done", lambda self: len(self.jobs) * SIX.stages)
+    monkeypatch.setattr(cli, "write", lambda run: run.folder / "report.html")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    cli.main(["resume", str(run.folder)])
+    lines = capsys.readouterr().out.splitlines()
+    assert any("last five %" in line and "OOD AUROC" in line for line in lines)
+    assert_whole(lines, summarise(run.table()), ("last_five_accuracy", "all_tasks_accuracy", "ood_auroc"))
 
 
 def test_terminal_table_without_the_paper(small):
@@ -582,6 +635,20 @@ def test_command_says_what_is_wrong(tmp_path, capsys):
         assert stopped.value.code == 2
         assert words in " ".join(capsys.readouterr().err.split())
     assert sorted(path.name for path in unfinished.folder.iterdir()) == ["parts", "settings.json"]
+
+
+def test_command_names_a_file_that_is_in_the_way(tmp_path, capsys):
+    run, taken = finished(tmp_path, SMALL), tmp_path / "taken"
+    taken.write_text("mine")
+    figures = run.folder / "figures"
+    figures.write_text("mine")
+    for arguments, path in (([], figures), (["--out", str(taken)], taken), (["--markdown", str(taken)], taken)):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(["report", str(run.folder), *arguments])
+        assert stopped.value.code == 2
+        said = capsys.readouterr().err
+        assert said == f"error: {path} is not a folder: move it away, or choose another folder\n"
+        assert path.read_text() == "mine"
 
 
 def test_a_table_without_rows_is_refused(tmp_path):

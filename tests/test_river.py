@@ -3,11 +3,13 @@
 import copy
 import math
 import pickle
+import re
 import subprocess
 import sys
 import threading
 from dataclasses import fields
 from math import inf, nan
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -278,9 +280,30 @@ def test_nothing_to_report_before_the_first_row():
     with pytest.raises(ValueError, match="learned nothing yet"):
         MESUClassifier().memory_report()
     assert MESURegressor().predict_one({"a": 1.0}) == 0.0
-    assert MESURegressor().uncertainty_one({"a": 1.0})["epistemic"] == inf
     assert MESURegressor().predict_one({"a": 1.0}, with_dist=True).sigma == inf
-    assert MESUClassifier().uncertainty_one({"a": 1.0})["total"] == 0.0
+    for kind in (MESUClassifier, MESURegressor):
+        assert kind().uncertainty_one({"a": 1.0}) == {"total": inf, "aleatoric": inf, "epistemic": inf}
+
+
+def test_a_river_model_with_another_parameter_is_not_saved(tmp_path):
+    for parameter, value in (("memory", 10), ("seed", 4), ("predict_samples", 9)):
+        model = learned(MESURegressor(**SMALL), stream(5))
+        setattr(model, parameter, value)  # as River does not mean it
+        with pytest.raises(ValueError, match=f"{parameter} is {value}.* now, but this model began with .*set it back"):
+            model.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_page_shows_what_is_printed(capsys):
+    page = (Path(__file__).parents[1] / "docs" / "river.md").read_text()
+    section = page.split("## What it does not know")[1].split("## ")[0]
+    program, quoted = re.findall(r"```(?:python)?\n(.*?)```", section, re.DOTALL)
+    exec(program, {})
+    said = capsys.readouterr().out
+    number = re.compile(r"\d[\d,]*(?:\.\d+)?")
+    assert number.sub("#", " ".join(said.split())) == number.sub("#", " ".join(quoted.split()))
+    for one, other in zip(number.findall(said), number.findall(quoted), strict=True):
+        assert float(one.replace(",", "")) == pytest.approx(float(other.replace(",", "")), rel=0.1, abs=0.02)
 
 
 # -- copies -----------------------------------------------------------------------------------------------------------

@@ -753,9 +753,12 @@ RUN = ("run", "permuted-digits", "--workers", 1, "--json", *options(replace(TINY
 def test_an_out_that_is_a_file_is_refused(tmp_path, capfd):
     path = tmp_path / "file"
     path.write_text("mine")
-    assert str(path) in refused(capfd, *RUN, "--out", path)
-    assert str(path) in refused(capfd, *RUN, "--out", path / "below")
+    for out in (path, path / "below"):
+        said = refused(capfd, *RUN, "--out", out)
+        assert said == f"error: {path} is not a folder: move it away, or choose another folder"
     assert path.read_text() == "mine"
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    assert "link is not a folder" in refused(capfd, *RUN, "--out", tmp_path / "link")
 
 
 @contextlib.contextmanager
@@ -837,6 +840,8 @@ def test_a_full_disk_is_said_by_a_real_system(start, server, stopped):
         (("run", "permuted-digits", "--tasks", "0"), "tasks must be 1 or more, got 0"),
         (("run", "permuted-digits", "--tasks", "two"), "--tasks"),
         (("run", "permuted-digits", "--seeds", "0"), "seeds must be 1 or more, got 0"),
+        (("run", "permuted-digits", "--workers", "0"), "workers must be 1 or more, got 0"),
+        (("run", "permuted-digits", "--workers", "-1"), "workers must be 1 or more, got -1"),
         (("run", "permuted-digits", "--update", "magic"), "'magic'"),
         (("run", "permuted-digits", "--estimator", "magic"), "'magic'"),
         (("run", "permuted-digits", "--scale", "huge"), "--scale"),
@@ -854,8 +859,14 @@ def test_wrong_arguments_say_why_and_start_nothing(arguments, words, tmp_path, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_workers_are_too_few(finished, capfd):
-    assert "workers must be 1 or more, got 0" in refused(capfd, "resume", finished[0], "--workers", 0)
+@pytest.mark.parametrize("workers", [0, -1])
+def test_no_workers_are_too_few(workers, stopped, capfd):
+    before = sorted(stopped[0].rglob("*"))
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["resume", str(stopped[0]), "--workers", str(workers)])
+    assert stop.value.code == 2
+    assert capfd.readouterr() == ("", f"error: workers must be 1 or more, got {workers}\n")  # and no progress bar
+    assert sorted(stopped[0].rglob("*")) == before
 
 
 WRONG_SETTINGS = {
@@ -999,8 +1010,9 @@ def test_json_is_one_object_and_a_settings_file_reproduces_the_table(tmp_path, c
     out = capfd.readouterr().out
     printed = json.loads(out)
     assert out.count("\n") == 1
-    assert {"run", "seconds", "summary"} <= set(printed)
+    assert set(printed) == {"run", "report", "seconds", "summary"}
     run = Run.open(Path(printed["run"]))
+    assert printed["report"] == str(run.folder / "report.html")
     assert list(printed["summary"]) == ["mesu-20000", "mesu-inf", "sgd"]
     for scores in printed["summary"].values():
         assert set(MEASURES) <= set(scores)

@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import pickle
+import re
 import struct
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from safetensors.numpy import save as as_bytes
 
 import mesu
 from mesu import river, saving
+from mesu.files import replacing
 from mesu.saving import Unreadable
 
 
@@ -238,7 +240,7 @@ def test_other_peoples_tensors_are_refused(path):
 def test_no_file_and_a_folder(path, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no model at .*model\.safetensors"):
         mesu.load(path)
-    with pytest.raises(Unreadable, match="cannot be read"):
+    with pytest.raises(Unreadable, match=f"{re.escape(str(tmp_path))} is a folder: name the file of a model in it"):
         mesu.load(tmp_path)
 
 
@@ -332,6 +334,34 @@ def test_a_save_that_fails_leaves_the_old_file(path, monkeypatch):
     assert list(path.parent.iterdir()) == [path]
     monkeypatch.undo()
     model.save(path)
+    assert same(mesu.load(path)._stream.moment, model._stream.moment)
+
+
+def test_a_missing_folder_is_named_and_no_file_aside(path):
+    path = path.parent / "nope" / "model.safetensors"
+    words = f"cannot write {path}: the folder {path.parent} does not exist"
+    with pytest.raises(FileNotFoundError, match=f"^{re.escape(words)}$"):
+        regressor().save(path)
+    path.parent.write_text("a file in the place of a folder")
+    with pytest.raises(FileNotFoundError, match=f"^{re.escape(words)}$"):
+        regressor().save(path)
+
+
+def test_a_model_is_not_written_over_a_folder(tmp_path):
+    with pytest.raises(IsADirectoryError, match=f"^cannot write {re.escape(str(tmp_path))}: it is a folder$"):
+        regressor().save(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_about_a_file_aside_names_the_file_asked_for(path):
+    with pytest.raises(PermissionError) as caught, replacing(path) as aside:
+        raise PermissionError(13, "Permission denied", str(aside))
+    assert str(caught.value) == f"[Errno 13] Permission denied: {str(path)!r}"
+
+
+def test_a_generator_can_be_replaced_by_a_number_to_be_saved(path):
+    model = classifier(random_state=np.random.RandomState(0))
+    model.set_params(random_state=0).save(path)
     assert same(mesu.load(path)._stream.moment, model._stream.moment)
 
 

@@ -8,6 +8,7 @@ for x, y in stream:
 p = mesu.predict(net, x, samples=100)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mesu import measures, rules
@@ -50,9 +51,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # scikit-learn takes a second to import: only those who ask for its estimators wait
+    # scikit-learn, polars and River take a second to import, or are not there: only those who ask for them wait
     if name in ("MESUClassifier", "MESURegressor"):
         from mesu import estimators
 
         return getattr(estimators, name)
+    if name in ("data", "river", "streams"):
+        return import_module(f"mesu.{name}")
     raise AttributeError(f"module 'mesu' has no attribute {name!r}")

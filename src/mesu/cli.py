@@ -19,10 +19,10 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from tyro.extras import subcommand_cli_from_dict
 
 from mesu.data_commands import get, list_data, live_progress, print_error, verify_data
-from mesu.experiments import EXPERIMENTS
+from mesu.experiments import EXPERIMENTS, about
 from mesu.experiments.table import summarise
-from mesu.report import paper_note, summary_table, write, write_joined, write_markdown
-from mesu.runs import Run, watch
+from mesu.report import WIDTH, paper_note, summary_table, write, write_joined, write_markdown
+from mesu.runs import Run, check_workers, watch
 from mesu.version import __version__
 
 USAGE_ERROR = 2
@@ -73,7 +73,9 @@ def execute(run: Run, workers: int, as_json: bool) -> None:
         print(dumps({"run": str(run.folder), "report": str(page), "seconds": seconds, "summary": summary}))
         return
     title = f"{settings.name}: {settings.stages} {settings.stage_name}, {settings.seeds} seeds"
-    console.print(summary_table(summary, title, paper_note(settings.name, asdict(settings), settings.seeds)))
+    note = paper_note(settings.name, asdict(settings), settings.seeds)
+    width = min(console.width, WIDTH) if console.is_terminal else WIDTH  # a pipe or a file has no edge
+    console.print(summary_table(summary, title, note, width), crop=False)
     console.print(f"run      {run.folder}  ({seconds:.0f} s)", highlight=False, soft_wrap=True)
     console.print(f"report   {page}", highlight=False, soft_wrap=True)
 
@@ -89,6 +91,7 @@ def _run_command(kind: Any, defaults: Any) -> Callable[..., None]:
         workers: int = cores(),
         json: bool = False,
     ) -> None:
+        check_workers(workers)
         with live_progress():  # the data may have to be fetched
             settings.check()
         execute(Run.create(settings, out), workers, json)
@@ -140,6 +143,7 @@ def resume(run: tyro.conf.Positional[Path], workers: int = cores(), json: bool =
         workers: Learners and seeds trained side by side.
         json: Print one JSON object on standard output instead of a table.
     """
+    check_workers(workers)
     opened = Run.open(run)
     if opened.stages_done() < len(opened.jobs) * opened.settings.stages:
         with live_progress():  # the data may have to be fetched, once and not by every worker
@@ -178,9 +182,8 @@ def report(
 def list_experiments() -> None:
     """List the experiments and what each shows."""
     console = Console()
-    for name, kind in EXPERIMENTS.items():
-        module = sys.modules[kind.__module__]
-        console.print(f"[bold]{name}[/bold]  {(module.__doc__ or '').strip().splitlines()[0]}", highlight=False)
+    for name in EXPERIMENTS:
+        console.print(f"[bold]{name}[/bold]  {about(name)}", highlight=False)
 
 
 def bench(quick: bool = False, json: bool = False) -> None:

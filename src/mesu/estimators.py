@@ -5,6 +5,9 @@ changes the model. What they do is in `mesu.streaming`; here is what scikit-lear
 """
 
 import copy
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, NamedTuple, Self
@@ -55,20 +58,6 @@ class StreamEstimator(BaseEstimator):
         self.standardise = standardise
         self.random_state = random_state
 
-    def fit(self, X, y) -> Self:
-        """Start anew and learn a set as a whole, `epochs` times over in random order.
-
-        A set that is refused leaves the model as it was.
-        """
-        fresh = copy.copy(self)
-        X, y = fresh._learnable(X, y, reset=True)
-        order = check_random_state(self.random_state)
-        stream = fresh._begin(X.shape[1], order)
-        stream.study(X, y, _whole("epochs", self.epochs), order)
-        fresh._stream = stream
-        self.__dict__ = fresh.__dict__  # in one move, for those who predict meanwhile
-        return self
-
     def uncertainty(self, X) -> Uncertainty:
         """How uncertain the prediction of each row is, and why."""
         return Uncertainty(*self._now().answer(self._rows(X))[1:])
@@ -94,7 +83,7 @@ class StreamEstimator(BaseEstimator):
 
     def _kept(self) -> tuple[Moment, dict[str, Any], Any]:
         """What a file keeps: all that was learned, the parameters, and the names of the columns if there are any."""
-        return self._now(), self.get_params(deep=False), getattr(self, "feature_names_in_", None)
+        return self._unchanged(), self.get_params(deep=False), getattr(self, "feature_names_in_", None)
 
     @classmethod
     def _from_kept(cls, moment: Moment, parameters: dict[str, Any], names: list | None) -> Self:
@@ -110,9 +99,21 @@ class StreamEstimator(BaseEstimator):
             model.feature_names_in_ = np.array(names, dtype=object)
         return model
 
+    def _fit(self, X, y) -> Self:
+        fresh = copy.copy(self)
+        X, y = fresh._learnable(X, y, reset=True)
+        order = check_random_state(self.random_state)
+        stream = fresh._begin(X.shape[1], order)
+        stream.study(X, y, _whole("epochs", self.epochs), order)
+        fresh._stream = stream
+        self.__dict__ = fresh.__dict__  # in one move, for those who predict meanwhile
+        return self
+
     def _partial_fit(self, X, y, classes=()) -> Self:
         if self.__sklearn_is_fitted__():
+            settings = self._unchanged().settings
             X, y = self._learnable(X, y, reset=False)
+            self._stream.draw(settings.predict_samples)
             self._stream.learn(X, y, classes)
             return self
         fresh = copy.copy(self)
@@ -123,8 +124,11 @@ class StreamEstimator(BaseEstimator):
         return self
 
     def _begin(self, inputs: int, random: np.random.RandomState) -> Stream:
+        return Stream(self._settings(int(random.randint(2**31 - 1))), inputs)
+
+    def _settings(self, seed: int) -> Settings:
         widths = [self.hidden] if isinstance(self.hidden, Integral) else self.hidden
-        settings = Settings(
+        return Settings(
             hidden=tuple(_whole("hidden", width) for width in widths),
             memory=_number("memory", self.memory),
             prior_std=_number("prior_std", self.prior_std),
@@ -132,21 +136,28 @@ class StreamEstimator(BaseEstimator):
             predict_samples=_whole("predict_samples", self.predict_samples),
             standardise=bool(self.standardise),
             regression=self._regression,
-            seed=int(random.randint(2**31 - 1)),
+            seed=seed,
         )
-        return Stream(settings, inputs)
 
     def _learnable(self, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        checked: Any = validate_data(self, X, y, reset=reset, y_numeric=self._regression)
-        return _numbers("X", checked[0]), checked[1]
+        with _naming_words(X):
+            checked: Any = validate_data(self, X, y, reset=reset, y_numeric=self._regression)
+            return _numbers("X", checked[0]), checked[1]
 
     def _rows(self, X) -> np.ndarray:
         check_is_fitted(self)
-        return _numbers("X", validate_data(self, X, reset=False))
+        with _naming_words(X):
+            return _numbers("X", validate_data(self, X, reset=False))
 
     def _now(self) -> Moment:
         check_is_fitted(self)
-        return self._stream.moment
+        return self._stream.moment.drawing(_whole("predict_samples", self.predict_samples))
+
+    def _unchanged(self) -> Moment:
+        """The moment to go on from, unless somebody has set a parameter that only a start can heed."""
+        now = self._now()
+        now.settings.must_be(self._settings(now.settings.seed), "call fit to begin anew with it")
+        return now
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_stream")
@@ -176,6 +187,13 @@ class MESUClassifier(ClassifierMixin, StreamEstimator):
 
     _regression = False
     _saved_as = "MESUClassifier"
+
+    def fit(self, X, y) -> Self:
+        """Start anew and learn a set as a whole, `epochs` times over in random order.
+
+        A set that is refused leaves the model as it was.
+        """
+        return self._fit(X, y)
 
     def partial_fit(self, X, y, classes=None) -> Self:
         """Learn the next rows of the stream, in order, once. How it is cut into calls cannot be told from the result.
@@ -226,6 +244,13 @@ class MESURegressor(RegressorMixin, StreamEstimator):
     _regression = True
     _saved_as = "MESURegressor"
 
+    def fit(self, X, y) -> Self:
+        """Start anew and learn a set as a whole, `epochs` times over in random order.
+
+        A set that is refused leaves the model as it was.
+        """
+        return self._fit(X, y)
+
     def partial_fit(self, X, y) -> Self:
         """Learn the next rows of the stream, in order, once. How it is cut into calls cannot be told from the result."""
         return self._partial_fit(X, y)
@@ -268,6 +293,35 @@ def _numbers(name: str, values: Any) -> np.ndarray:
     if values.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be numbers, got {values.dtype}: encode its columns as numbers first")
     return values.astype(np.float64)
+
+
+@contextmanager
+def _naming_words(X: Any) -> Iterator[None]:
+    """Say which column of a table has words, where NumPy only says that there is a word."""
+    try:
+        yield
+    except ValueError as error:
+        column, word = _first_word(X) if re.search("string|X must be numbers", str(error)) else (None, None)
+        if word is None:
+            raise
+        raise ValueError(
+            f"column {column!r} must be numbers, got {word!r}: encode it first, as with sklearn.preprocessing.OneHotEncoder()"
+        ) from error
+
+
+def _first_word(X: Any) -> tuple[Any, str | None]:
+    """The first word in a table that is no number, and the name of its column, or its place."""
+    table = np.array(X, dtype=object)
+    if table.ndim != 2:
+        return None, None
+    for name, column in zip(getattr(X, "columns", range(table.shape[1])), table.T, strict=True):
+        for value in column:
+            if isinstance(value, str):
+                try:
+                    float(value)
+                except ValueError:
+                    return name, value
+    return None, None
 
 
 def _number(name: str, value: Any) -> float:

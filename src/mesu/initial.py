@@ -13,6 +13,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from mesu.noise import Noise
+from mesu.rules.checks import positive
 
 # The prior of Bayesian networks that does not depend on their width: a unit fed inputs of size one starts with a noise of size
 # one. sigma^2 is also the first learning rate, and an example then moves its own unit by all that its slope asks for: right for
@@ -71,8 +72,8 @@ def start(
     """
     if init not in STARTS:
         raise ValueError(f"init must be one of {', '.join(map(repr, STARTS))}, got {init!r}")
-    if init_std is not None and not 0 < init_std < float("inf"):
-        raise ValueError(f"init_std must be a finite number greater than 0, got {init_std!r}")
+    if init_std is not None:
+        positive("init_std", init_std)
     mean = getattr(owner, name).detach().clone()
     named = STARTS[init]
     fan = fans(owner, name)

@@ -10,9 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mesu.rules.checks import positive
+
 
 class Categorical:
-    """Outputs ``[S, B, C]`` are scores of C classes; targets are class numbers ``[B]``."""
+    """Outputs ``[S, B, C]`` are scores of C classes; targets are class numbers ``[B]``.
+
+    For pictures and sequences the classes stay on that axis, as for `torch.nn.functional.cross_entropy`: outputs
+    ``[S, B, C, ...]`` and targets ``[B, ...]``.
+    """
 
     def check(self, y: Tensor) -> None:
         """Refuse targets that are not class numbers."""
@@ -31,10 +37,16 @@ class Categorical:
                 f"the network gave outputs of shape {tuple(out.shape[1:])} for {y.shape[0]} labels: "
                 "a classifier must give [batch, classes]"
             )
+        if out.shape[3:] != y.shape[1:]:
+            raise ValueError(
+                f"labels of shape {tuple(y.shape)} do not fit outputs of shape {tuple(out.shape[1:])}: classes are on the "
+                "second axis, as for torch's cross_entropy, so that [batch, classes, ...] goes with labels [batch, ...]"
+            )
         if not torch.compiler.is_compiling() and y.numel() and int(y.max()) >= out.shape[2]:
+            only = ", and two for a choice of two" if out.shape[2] == 1 else ""
             raise ValueError(
                 f"label {int(y.max())} is outside the head, which has {out.shape[2]} classes "
-                f"(0 to {out.shape[2] - 1}): give the last layer more outputs"
+                f"(0 to {out.shape[2] - 1}): give the last layer an output for every class{only}"
             )
         repeated = y.long().expand(out.shape[0], *y.shape).flatten(0, 1)
         return F.cross_entropy(out.flatten(0, 1), repeated, reduction="sum") / out.shape[0]
@@ -44,9 +56,7 @@ class GaussianNoise:
     """Outputs ``[S, B, ...]`` are means of real-valued targets ``[B, ...]``, observed with noise of a fixed std."""
 
     def __init__(self, noise_std: float = 1.0) -> None:
-        if not 0 < noise_std < math.inf:
-            raise ValueError(f"noise_std must be a finite number greater than 0, got {noise_std!r}")
-        self.noise_std = float(noise_std)
+        self.noise_std = positive("noise_std", noise_std)
 
     def check(self, y: Tensor) -> None:
         """Refuse targets that are not finite real numbers."""

@@ -4,6 +4,8 @@ Two ways to draw from one seed: a generator, for torch; and a counter, for compi
 seed and the number of the update. Both are part of the state.
 """
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
@@ -28,10 +30,10 @@ class Noise:
     def __init__(self, seed: int | None = None) -> None:
         if seed is None:
             seed = int(torch.randint(2**62, (1,)).item())
-        if not 0 <= seed < 2**63:
-            raise ValueError(f"seed must be between 0 and 2**63 - 1, got {seed!r}")
-        self.generator = torch.Generator().manual_seed(seed)
-        self.seed = seed  # of the counter
+        if not isinstance(seed, Integral) or not 0 <= seed < 2**63:
+            raise ValueError(f"seed must be a whole number between 0 and 2**63 - 1, got {seed!r}")
+        self.generator = torch.Generator().manual_seed(int(seed))
+        self.seed = int(seed)  # of the counter
         self.step = 0  # updates that compiled code has drawn noise for
 
     def normal(self, shape, like: Tensor | None = None) -> Tensor:

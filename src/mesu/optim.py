@@ -16,6 +16,7 @@ from mesu import rules
 from mesu.posterior import Bayesian, Pair
 from mesu.rules import Gaussian
 
+SAFE_STEP = 1.0  # sigmas: noise in a slope can then at most double a sigma, which the next slopes undo
 PIECE = 65_536  # weights; twice as many or half is nearly as good, a million at once takes three times as long
 Inner = Callable[..., Optimizer] | None  # torch.optim.Adam and its like
 
@@ -109,7 +110,9 @@ class MESU(PosteriorOptimizer):
         lr_mean: Rate of the mean; 1 in the Bayesian derivation.
         lr_std: Rate of sigma, in front of eq. 9 with its half; 1 in the Bayesian derivation.
         update: ``"exact"``, the closed form, which no gradient can break; ``"paper"``, eq. 9-10 as printed.
-        max_step: Trust region: the furthest that a mean or sigma may move in one step, in sigmas. None is off.
+        max_step: Trust region: the furthest that a mean or sigma may move in one step, in sigmas. ``"auto"`` is 1 for the
+            exact form, where few samples or sharp targets could otherwise throw weights about, and off for the paper's.
+            None is off.
         foreach: False runs the rule one parameter at a time; otherwise a group goes through it as one vector.
 
     Example:
@@ -130,7 +133,7 @@ class MESU(PosteriorOptimizer):
         lr_mean: float = 1.0,
         lr_std: float = 1.0,
         update: str = "exact",
-        max_step: float | None = None,
+        max_step: float | str | None = "auto",
         foreach: bool | None = None,
     ) -> None:
         defaults = {
@@ -143,6 +146,13 @@ class MESU(PosteriorOptimizer):
             "max_step": max_step,
         }
         super().__init__(params, defaults, foreach)
+
+    def add_param_group(self, param_group: dict) -> None:
+        """As for every rule; says what ``max_step="auto"`` is for the group's update."""
+        settings = {**self.defaults, **param_group}
+        if settings["max_step"] == "auto":
+            param_group = {**param_group, "max_step": SAFE_STEP if settings["update"] == "exact" else None}
+        super().add_param_group(param_group)
 
     def rule(self, q, g, group):
         """Eq. 9-10, or their closed form."""
@@ -514,9 +524,11 @@ def _refuse_unsound(pairs: list[Pair], g: Gaussian, new: Gaussian, remedy: str) 
     where = f"{count} of {unsound.numel()} weights, the first in {name!r}"
     g_mean, g_std = float(g.mean[index]), float(g.std[index])
     if not (torch.isfinite(g.mean[index]) and torch.isfinite(g.std[index])):
+        largest = max(float(pair.std.detach().max()) for pair in pairs)
         raise StepRefused(
             f"the gradient of {where} is not finite (mean {g_mean}, std {g_std}), so the step was refused and nothing "
-            "changed: look for NaN or infinity in the inputs and the loss"
+            "changed: look for NaN or infinity in the inputs and the loss. If they are sound, the weights have run away "
+            f"(the largest sigma is {largest:.3g}): take max_step=1 or less, more samples, or a smaller init_scale"
         )
     raise StepRefused(
         f"{where}, would get sigma {float(new.std[index]):.3g} and mean {float(new.mean[index]):.3g} (gradients: "

@@ -96,6 +96,8 @@ class Bayesian(nn.Module):
         seed: int | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"module must be an nn.Module, got {type(module).__name__}")
         if isinstance(module, Bayesian):
             raise ValueError("the module is Bayesian already")
         if estimator not in ESTIMATORS:
@@ -269,6 +271,9 @@ class Bayesian(nn.Module):
         """
         before = self.noise.state
         if not torch.compiler.is_compiling():
+            for name, value in (("inputs", x), ("targets", y)):
+                if not isinstance(value, Tensor):
+                    raise TypeError(f"{name} must be a tensor, got {type(value).__name__}: take torch.as_tensor")
             if x.dim() == 0 or y.dim() == 0:
                 raise ValueError("got a single number where a batch was expected: give inputs and targets a first axis")
             if x.shape[0] == 0 or x.shape[0] != y.shape[0]:
@@ -278,8 +283,13 @@ class Bayesian(nn.Module):
             self.likelihood.check(y)
         out = self(x, samples=samples, **kwargs)
         try:
+            if not isinstance(out, Tensor):
+                raise TypeError(
+                    f"the network gives a {type(out).__name__}, and the cost wants one tensor: wrap it in a module that "
+                    "gives its scores alone"
+                )
             return self.likelihood.nll(out, y)
-        except ValueError:
+        except (ValueError, TypeError):
             self.noise.state = before
             raise
 

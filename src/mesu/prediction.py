@@ -25,7 +25,10 @@ BUDGET = 1 << 17
 
 @dataclass(frozen=True)
 class Prediction:
-    """Class probabilities ``[B, C]`` and the uncertainty ``[B]`` of each, in nats."""
+    """Class probabilities ``[B, C]`` and the uncertainty ``[B]`` of each, in nats.
+
+    Where a network gives classes for every pixel, they are ``[B, C, ...]`` and ``[B, ...]``.
+    """
 
     probs: Tensor
     total: Tensor
@@ -35,18 +38,23 @@ class Prediction:
     @property
     def labels(self) -> Tensor:
         """The most probable class of each row."""
-        return self.probs.argmax(-1)
+        return self.probs.argmax(1)
 
     @classmethod
     def from_scores(cls, scores: Tensor) -> "Prediction":
-        """Average drawn class scores ``[S, B, C]`` (before softmax) into one prediction.
+        """Average drawn class scores ``[S, B, C, ...]`` (before softmax) into one prediction.
 
         Worked in logarithms throughout, so that certain predictions give zeros and not NaN.
         """
-        log_p = scores.log_softmax(-1)
+        if scores.dim() < 3:
+            raise ValueError(
+                f"the network gave outputs of shape {tuple(scores.shape[1:])}: a classifier must give [batch, classes], and "
+                "needs a batch of inputs (x[None] for one)"
+            )
+        log_p = scores.log_softmax(2)
         log_mean = log_p.logsumexp(0) - math.log(scores.shape[0])
-        total = _entropy(log_mean)
-        aleatoric = torch.minimum(_entropy(log_p).mean(0), total)  # Jensen's inequality, past rounding
+        total = _entropy(log_mean, 1)
+        aleatoric = torch.minimum(_entropy(log_p, 2).mean(0), total)  # Jensen's inequality, past rounding
         return cls(log_mean.exp(), total, aleatoric, total - aleatoric)
 
 
@@ -72,9 +80,9 @@ class RegressionPrediction:
         return cls(means.mean(0), epistemic + aleatoric, aleatoric, epistemic)
 
 
-def _entropy(log_p: Tensor) -> Tensor:
+def _entropy(log_p: Tensor, classes: int) -> Tensor:
     # p log p is 0 at p = 0, where the logarithm is -inf
-    return -torch.where(log_p > -math.inf, log_p.exp() * log_p, 0.0).sum(-1)
+    return -torch.where(log_p > -math.inf, log_p.exp() * log_p, 0.0).sum(classes)
 
 
 def summarise(net: nn.Module, out: Tensor) -> Prediction | RegressionPrediction:
@@ -114,6 +122,8 @@ def predict(net: nn.Module, x: Tensor, samples: int = 100, *, seed: int = 0, chu
     """
     if not isinstance(samples, int) or samples < 1:
         raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
+    if not isinstance(x, Tensor):
+        raise TypeError(f"inputs must be a tensor, got {type(x).__name__}: take torch.as_tensor(x)")
     if x.dim() == 0 or x.shape[0] == 0:
         raise ValueError(f"there is nothing to predict: got an input of shape {tuple(x.shape)}")
     if x.is_floating_point() and not torch.isfinite(x).all():

@@ -50,7 +50,7 @@ class Run:
     @classmethod
     def create(cls, settings: Any, parent: Path) -> "Run":
         """A new folder below `parent`, named after the experiment and the time, with the settings in it."""
-        parent.mkdir(parents=True, exist_ok=True)
+        make_folder(parent)
         name = f"{settings.name}-{time.strftime('%Y-%m-%d-%H%M%S')}"
         folder, attempt = parent / name, 1
         while not _made(folder):  # two runs in one second
@@ -168,8 +168,8 @@ class Run:
 
     def execute(self, workers: int) -> pl.DataFrame:
         """Do what is not done yet, `workers` jobs at a time, and write the table."""
-        if workers < 1:
-            raise ValueError(f"workers must be 1 or more, got {workers!r}")
+        check_workers(workers)
+        make_folder(self.folder / "parts")
         for folder in (self.folder, self.folder / "parts"):
             remove_leftovers(folder)
         missing = [job for job in self.jobs if not _readable(self.part(*job))]
@@ -191,6 +191,30 @@ class Run:
         with replacing(self.folder / "times.json") as path:
             path.write_text(json.dumps(times, indent=2) + "\n")
         return table
+
+
+def check_workers(workers: int) -> None:
+    """Refuse a number of workers that cannot do anything.
+
+    Raises:
+        ValueError: if it is not 1 or more.
+    """
+    if workers < 1:
+        raise ValueError(f"workers must be 1 or more, got {workers!r}")
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, unless they are there.
+
+    Raises:
+        ValueError: if one of them is a file.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        above = (path for path in folder.parents if path.exists() and not path.is_dir())
+        taken = next(above, folder)
+        raise ValueError(f"{taken} is not a folder: move it away, or choose another folder") from error
 
 
 def _execute_part(folder: Path, contestant: str, seed: int) -> None:

@@ -45,7 +45,10 @@ def save(model: Any, path: str | os.PathLike) -> None:
     """Write a model that has learned to a file that is there as a whole or, if something goes wrong, as it was before.
 
     Raises:
-        ValueError: if a parameter, a label or the name of a feature cannot be written down.
+        ValueError: if a parameter, a label or the name of a feature cannot be written down, or a parameter is no longer the one
+            that the model began with.
+        FileNotFoundError: if the folder does not exist.
+        IsADirectoryError: if the path is a folder.
     """
     if _kind(model._saved_as) is not type(model):
         raise ValueError(f"only {' and '.join(CLASSES)} can be saved, got {type(model).__name__}: pickle it instead")
@@ -105,6 +108,8 @@ def load(path: str | os.PathLike) -> Any:
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"there is no model at {path}")
+    if path.is_dir():
+        raise Unreadable(f"{path} is a folder: name the file of a model in it")
     try:
         with safe_open(path, framework="np") as file:
             header = file.metadata() or {}

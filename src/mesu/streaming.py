@@ -65,6 +65,15 @@ class Settings:
         """Precision of the weights."""
         return np.float64 if DOUBLE < self.memory < float("inf") else np.float32
 
+    def must_be(self, given: "Settings", remedy: str) -> None:
+        """Refuse, by name, settings other than these, with which a model began."""
+        for field in fields(self):
+            began, now = getattr(self, field.name), getattr(given, field.name)
+            if now != began:
+                raise ValueError(
+                    f"{field.name} is {now!r} now, but this model began with {began!r}: {remedy}, or set it back"
+                )
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -82,6 +91,12 @@ class Moment:
     usual: np.ndarray  # epistemic uncertainty of the last rows, each before it was learned
     misses: np.ndarray  # squared errors of the same predictions, in units of the frame
     noise_std: float  # of the targets, in the same units: by how much predictions have lately missed
+
+    def drawing(self, predict_samples: int) -> "Moment":
+        """The same, with predictions averaged over this many draws."""
+        if predict_samples == self.settings.predict_samples:
+            return self
+        return replace(self, settings=replace(self.settings, predict_samples=predict_samples))
 
     def inputs_for(self, x: np.ndarray) -> np.ndarray:
         """Rows as the network takes them.
@@ -203,6 +218,11 @@ class Stream:
                 now = self._learn(now, x[shuffled], numbers[shuffled], fixed=True)
             self._learner.optimizer.param_groups[0]["memory"] = memory
             self._leave(replace(now, rows=now.rows + len(x)))
+
+    def draw(self, predict_samples: int) -> None:
+        """Average predictions over this many draws from now on."""
+        with self._lock:
+            self.moment = self.moment.drawing(predict_samples)
 
     def widen(self, inputs: int) -> None:
         """Take rows with more columns from now on, the new ones after those that are known."""

@@ -39,8 +39,12 @@ def in_precision(function: Callable, precision: type) -> Callable:
 
 @overload(rules.primitives.between, jit_options=FLAGS)
 def _between(x, low, high):
-    # NaN stays NaN, as with clamp: both comparisons are false for it
-    return lambda x, low, high: high if x > high else (low if x < low else x)
+    # NaN stays NaN, as with clamp: both comparisons are false for it. One after the other, each is a single instruction.
+    def clamp(x, low, high):
+        raised = low if x < low else x
+        return high if raised > high else raised
+
+    return clamp
 
 
 @overload(rules.primitives.root, jit_options=FLAGS)
@@ -57,7 +61,8 @@ def _callable_from_rules(function: Callable, number: Callable) -> None:
 
 
 _callable_from_rules(rules.bounds.trust_region, lambda old, new, max_step: old[0])
-_callable_from_rules(rules.mesu.solve_std, lambda q, g, c: q[0])
+_callable_from_rules(rules.bounds.within, lambda x, centre, max_step: x)
+_callable_from_rules(rules.mesu.solve, lambda q, g, c: q[0])
 for _file in (rules.ewc, rules.ewc_online, rules.si, rules.si_per_task):
     _callable_from_rules(_file.penalised, lambda w, g, state, c: w)
 for _file in (rules.si, rules.si_per_task):

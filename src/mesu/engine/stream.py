@@ -114,7 +114,11 @@ class _Announcer(event.Listener):
         """A compilation begins, of anybody's code."""
         what: Any = event.data
         if any(what["dispatcher"] is loop for loop in self.loops):
-            print("mesu: compiling the engine for this machine, once (about 15 s) ...", file=sys.stderr, flush=True)
+            print(
+                "mesu: compiling the engine for this machine, once for each rule (about 15 s) ...",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def on_end(self, event: event.Event) -> None:
         """It has ended."""
@@ -389,7 +393,10 @@ def checked(x, y, shape: Perceptron, likelihood: Any, dtype: type, batch: int) -
     if len(x) == 0 or len(x) != len(y):
         raise ValueError(f"got {len(x)} inputs and {len(y)} targets: there must be as many, and some")
     if len(x) % batch:
-        raise ValueError(f"{len(x)} examples cannot be cut into batches of {batch}")
+        raise ValueError(
+            f"{len(x)} examples cannot be cut into batches of {batch}: leave out the last {len(x) % batch}, or keep them for "
+            "the next chunk"
+        )
     outputs = shape.sizes[-1]
     if isinstance(likelihood, GaussianNoise):
         y = np.ascontiguousarray(y, dtype)

@@ -1,5 +1,7 @@
 """Experiments: one file each. An experiment is a stream, learners and measures, and gives one tidy table."""
 
+import sys
+
 from mesu.experiments.animals import AnimalFamilies
 from mesu.experiments.cifar import CIFAR, SplitCIFAR10
 from mesu.experiments.dynamics import Dynamics
@@ -13,6 +15,14 @@ EXPERIMENTS = {
     for kind in (PermutedDigits, PermutedMNIST, Vanishing, Hessian, Dynamics, AnimalFamilies, SplitCIFAR10, CIFAR)
 }
 
+
+def about(name: str) -> str:
+    """What an experiment shows, in a sentence: its own, or else the one that its file begins with."""
+    kind = EXPERIMENTS[name]
+    file = (sys.modules[kind.__module__].__doc__ or "").strip()
+    return getattr(kind, "about", "") or file.partition("\n")[0]
+
+
 __all__ = [
     "CIFAR",
     "EXPERIMENTS",
@@ -23,4 +33,5 @@ __all__ = [
     "PermutedMNIST",
     "SplitCIFAR10",
     "Vanishing",
+    "about",
 ]

@@ -233,7 +233,8 @@ def make_learner(settings: AnimalFamilies, data: Animals, contestant: str, seed:
         size = float(np.sqrt(np.mean(np.square(data.train_x))))
         weight = example_weight(settings, data.train_y) if weighted else 1.0
         posterior = Bayesian(net, estimator=settings.estimator, init_scale=scale, input_scale=size, seed=seed)
-        rule = optim.MESU(posterior, settings.memory, prior_std=settings.prior_std, lr_mean=weight, lr_std=weight)
+        rates: dict[str, Any] = {"lr_mean": weight, "lr_std": weight, "max_step": None}
+        rule = optim.MESU(posterior, settings.memory, prior_std=settings.prior_std, **rates)
         return BayesianLearner(posterior, rule, settings.samples)
     if name == "sgd" and number:
         return WeightLearner(net, optim.SGD(net.parameters(), float(number)))

@@ -4,6 +4,7 @@ With one split the tasks follow each other. With sixteen each is cut into sixtee
 of every task, then the second of every task, and so on: boundaries are then everywhere, and mean little.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -104,6 +105,7 @@ class Convolutional:
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"{name} must be one or more, all different, got {','.join(map(str, values))!r}")
+        check_device(self.device)
         for learner in self.learners:
             make_learner(self, learner, heads=1, seed=0)
         smallest = min(len(task.y_train) for task in self.sliced(max(self.splits)))
@@ -123,6 +125,9 @@ class SplitCIFAR10(Convolutional):
     """Settings of `mesu run split-cifar10`: five tasks of two classes each, by the paper's method."""
 
     name: ClassVar[str] = "split-cifar10"
+    about: ClassVar[str] = (
+        "Split CIFAR-10 (after Fig. 5): two classes at a time, a convolutional network, a head for each; no GPU needed."
+    )
     tasks: ClassVar[int] = 5
     classes: ClassVar[int] = 2
     scales: ClassVar[dict[str, dict[str, Any]]] = {
@@ -141,6 +146,9 @@ class CIFAR(Convolutional):
     """Settings of `mesu run cifar`: CIFAR-10, then ten tasks of ten classes of CIFAR-100."""
 
     name: ClassVar[str] = "cifar"
+    about: ClassVar[str] = (
+        "CIFAR (Fig. 5): CIFAR-10, then ten tasks of CIFAR-100, whole or in slices; a convolutional network, a head for each."
+    )
     tasks: ClassVar[int] = 11
     classes: ClassVar[int] = 10
     scales: ClassVar[dict[str, dict[str, Any]]] = {
@@ -223,6 +231,28 @@ class ConvolutionalTrial:
             yield row(None, "mean_accuracy", float(np.mean(list(scores.values()))))
 
 
+def check_device(name: str) -> None:
+    """Refuse a device that torch does not know, or that holds no numbers here.
+
+    Raises:
+        ValueError: if it is one.
+    """
+    with warnings.catch_warnings(action="ignore"):  # of drivers that are missing or too old: the error says it
+        try:
+            device = torch.device(name)
+        except RuntimeError as error:
+            raise ValueError(
+                f"there is no device {name!r}: choose cpu, cuda, cuda:1, mps or another of torch's"
+            ) from error
+        try:
+            torch.zeros(1, device=device).item()
+        except Exception as error:  # each kind of device has its own: AssertionError, RuntimeError, ImportError, ...
+            why = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+            raise ValueError(
+                f"device {name!r} cannot be used here ({why}): choose --device cpu, or a machine and a torch that have it"
+            ) from error
+
+
 def make_learner(settings: Convolutional, name: str, heads: int, seed: int) -> Learner:
     """A fresh learner by name."""
     if name not in LEARNERS:
@@ -238,7 +268,7 @@ def make_learner(settings: Convolutional, name: str, heads: int, seed: int) -> L
             published = {"lr_mean": settings.lr_mean, "lr_std": settings.lr_std, "max_step": settings.max_step}
             rule = optim.MESU(posterior, **shared, **published, update="paper")
         else:
-            rule = optim.MESU(posterior, **shared, lr_mean=settings.exact_lr_mean)
+            rule = optim.MESU(posterior, **shared, lr_mean=settings.exact_lr_mean, max_step=None)
         return BayesianLearner(posterior, rule, settings.samples, settings.batch, engine=False)
     net = net.to(settings.device)
     weights, rate, adam = list(net.parameters()), settings.adam_lr, torch.optim.Adam

@@ -88,9 +88,8 @@ class DynamicsTrial(LearnerTrial):
         posterior = Bayesian(net, likelihood=GaussianNoise(settings.noise_std), seed=seed)
         for pair in posterior.pairs():
             pair.std.data.fill_(settings.first_std)
-        rule = optim.MESU(
-            posterior, self.memory, prior_std=settings.prior_std, lr_std=settings.lr_std, update=settings.update
-        )
+        rates: dict[str, Any] = {"lr_std": settings.lr_std, "update": settings.update, "max_step": None}
+        rule = optim.MESU(posterior, self.memory, prior_std=settings.prior_std, **rates)
         self.model = BayesianLearner(posterior, rule, settings.samples)
         self.row = partial(Row, settings.name, contestant, seed)
 

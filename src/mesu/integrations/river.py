@@ -10,7 +10,6 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from math import inf, isfinite, log, nan
 from numbers import Integral, Real
@@ -32,6 +31,7 @@ except ImportError as error:
     raise ImportError("mesu.river needs River 0.26 or newer: pip install 'mesu[river]'", name="river") from error
 
 UNCERTAINTIES = Answer._fields[1:]
+AT_FIRST = inf  # every uncertainty before the first row: nothing is known, not even the classes
 NUMBERS = "biuf"  # kinds of arrays
 ALLOWED = 1 / 8  # by how much ranks may on average lie above the middle without an alarm
 RATE = 3.25  # solves sinh(r/2) / (r/2) = exp(r ALLOWED): exp(r S) of uniform ranks is then a martingale between alarms
@@ -45,7 +45,6 @@ class StreamModel(base.Estimator):
 
     _regression: bool
     _saved_as: str  # what a file calls the class
-    _at_first: float  # every uncertainty before the first row
 
     def __init__(
         self,
@@ -79,10 +78,13 @@ class StreamModel(base.Estimator):
         self._stream: Stream | None = None
 
     def uncertainty_one(self, x: Mapping[Any, Any]) -> dict[str, float]:
-        """How uncertain the prediction of a row is, and why: `total`, `aleatoric`, `epistemic`; nats, or variances."""
+        """How uncertain the prediction of a row is, and why: `total`, `aleatoric`, `epistemic`; nats, or variances.
+
+        All are infinite before the first row. They are 0 for a classifier that has seen a single class.
+        """
         answer = self._answer_one(x)
         if answer is None:
-            return dict.fromkeys(UNCERTAINTIES, self._at_first)
+            return dict.fromkeys(UNCERTAINTIES, AT_FIRST)
         return {name: float(part[0]) for name, part in zip(UNCERTAINTIES, answer[1:], strict=True)}
 
     def memory_report(self) -> remembering.MemoryReport:
@@ -102,20 +104,24 @@ class StreamModel(base.Estimator):
     def _kept(self) -> tuple[Moment, dict[str, Any], list]:
         """What a file keeps: all that was learned, the parameters, and the names of the features."""
         moment = self._learned()
+        moment.settings.must_be(self._given(moment.settings.seed), "begin a new model with it")
         # columns are only ever added, at the end: should another thread have done so by now, the first ones are the moment's
         return moment, self._get_params(), list(self._columns)[: moment.weights.sizes[0]]
 
     @classmethod
     def _from_kept(cls, moment: Moment, parameters: dict[str, Any], names: list | None) -> Self:
-        model, seed = cls(**parameters), moment.settings.seed
-        drawn = replace(model._settings, seed=seed) if model.seed is None else model._settings
-        if drawn != moment.settings:
+        model = cls(**parameters)
+        if model._given(moment.settings.seed) != moment.settings:
             raise ValueError("its parameters and its settings differ")
         if names is None:
             raise ValueError("its features have no names")
         model._settings, model._columns = moment.settings, {name: i for i, name in enumerate(names)}
         model._stream = Stream(moment.settings, len(names), moment)
         return model
+
+    def _given(self, drawn: int) -> Settings:
+        """The settings that the parameters ask for, where a seed that is None was drawn to be this one."""
+        return type(self)(**{**self._get_params(), "seed": drawn if self.seed is None else self.seed})._settings
 
     def _learn_one(self, x: Mapping[Any, Any], y: np.ndarray) -> None:
         if self._stream is not None and x.keys() <= self._columns.keys():
@@ -158,7 +164,7 @@ class StreamModel(base.Estimator):
 
     def _answer_one(self, x: Mapping[Any, Any]) -> Answer | None:
         if self._stream is None:
-            _asked.epistemic = self._at_first
+            _asked.epistemic = AT_FIRST
             return None
         answer = self._stream.moment.answer(_row(x, self._columns))
         _asked.epistemic = float(answer.epistemic[0])
@@ -202,7 +208,6 @@ class MESUClassifier(StreamModel, base.MiniBatchClassifier):
 
     _regression = False
     _saved_as = "river.MESUClassifier"
-    _at_first = 0.0  # there is no class to choose between
 
     def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
         """Learn the next row of the stream. A row that is refused leaves the model as it was."""
@@ -256,7 +261,6 @@ class MESURegressor(StreamModel, base.MiniBatchRegressor):
 
     _regression = True
     _saved_as = "river.MESURegressor"
-    _at_first = inf
 
     def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
         """Learn the next row of the stream. A row that is refused leaves the model as it was."""

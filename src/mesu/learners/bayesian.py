@@ -8,7 +8,7 @@ import torch
 
 from mesu.engine import PosteriorEngine, why_not
 from mesu.engine.stream import warn_fallback
-from mesu.learners.state import device_of, restore, tensors_of
+from mesu.learners.state import check_moves, device_of, restore, tensors_of
 from mesu.optim import PosteriorOptimizer
 from mesu.posterior import Bayesian
 from mesu.prediction import predict, summarise
@@ -43,6 +43,10 @@ class BayesianLearner:
         batch: int = 1,
         engine: bool | None = None,
     ) -> None:
+        for name, value in (("samples", samples), ("batch", batch)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a whole number, 1 or more, got {value!r}")
+        check_moves(net, optimizer)
         self.net, self.optimizer, self.samples, self.batch = net, optimizer, samples, batch
         reason = "it was told not to" if engine is False else why_not(net, optimizer)
         self.engine = PosteriorEngine(net, optimizer, samples, batch) if reason is None else None
@@ -65,7 +69,7 @@ class BayesianLearner:
     def boundary(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
         """Nothing: forgetting needs no boundary."""
 
-    def predict(self, x: np.ndarray, samples: int, **inputs: Any) -> Any:
+    def predict(self, x: np.ndarray, samples: int = 100, **inputs: Any) -> Any:
         """The average over drawn networks."""
         if self.engine is not None:
             return summarise(self.net, torch.from_numpy(self.engine.draw(x, samples)))

@@ -14,6 +14,13 @@ def device_of(net: nn.Module) -> torch.device:
     return next(net.parameters()).device
 
 
+def check_moves(net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Refuse an optimiser that moves none of the network's parameters: it was made for another one."""
+    ours = {id(parameter) for parameter in net.parameters()}
+    if not any(id(parameter) in ours for group in optimizer.param_groups for parameter in group["params"]):
+        raise ValueError("the optimiser moves no parameter of this network: make it with the network that is to learn")
+
+
 def tensors_of(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Copies of all tensors that a later update depends on."""
     tensors = {name: value.detach().clone() for name, value in net.state_dict().items()}

@@ -11,7 +11,7 @@ from torch.func import functional_call, grad, vmap
 
 from mesu.engine import WeightEngine, why_not
 from mesu.engine.stream import warn_fallback
-from mesu.learners.state import device_of, restore, tensors_of
+from mesu.learners.state import check_moves, device_of, restore, tensors_of
 from mesu.optim import EWC, SI
 from mesu.prediction import Prediction, predict
 
@@ -31,6 +31,9 @@ class WeightLearner:
     def __init__(
         self, net: nn.Module, optimizer: torch.optim.Optimizer, batch: int = 1, engine: bool | None = None
     ) -> None:
+        if not isinstance(batch, int) or batch < 1:
+            raise ValueError(f"batch must be a whole number, 1 or more, got {batch!r}")
+        check_moves(net, optimizer)
         self.net, self.optimizer, self.batch = net, optimizer, batch
         reason = "it was told not to" if engine is False else why_not(net, optimizer)
         self.engine = WeightEngine(net, optimizer, batch) if reason is None else None  # type: ignore[arg-type]
@@ -59,7 +62,7 @@ class WeightLearner:
         elif isinstance(self.optimizer, SI):
             self.optimizer.consolidate()
 
-    def predict(self, x: np.ndarray, samples: int, **inputs: Any) -> Prediction:
+    def predict(self, x: np.ndarray, samples: int = 1, **inputs: Any) -> Prediction:
         """One answer: a deterministic network has aleatoric uncertainty only."""
         return predict(self.net, torch.from_numpy(x).to(device_of(self.net)), samples=1, **inputs)
 

@@ -2,6 +2,6 @@
 
 from mesu.report.markdown import write_markdown
 from mesu.report.page import paper_note, write, write_joined
-from mesu.report.text import summary_table
+from mesu.report.text import WIDTH, summary_table
 
-__all__ = ["paper_note", "summary_table", "write", "write_joined", "write_markdown"]
+__all__ = ["WIDTH", "paper_note", "summary_table", "write", "write_joined", "write_markdown"]

@@ -12,7 +12,7 @@ from mesu.report.numbers import counted, duration, heading, known, mean_and_spre
 from mesu.report.page import command, paper_note
 from mesu.report.panels import overview, save
 from mesu.report.style import label
-from mesu.runs import Run
+from mesu.runs import Run, make_folder
 
 KEPT = ("settings.json", "times.json", "table.parquet")  # of the run, beside the page
 WIDE = 10  # measures beside each other that a page has room for
@@ -31,7 +31,7 @@ def write_markdown(run: Run, folder: Path, note: str = "") -> Path:
     """
     table, saved = run.table(), run.saved
     summary, experiment = summarise(table), saved["experiment"]
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     drawn = panels(table)
     if drawn:
         save(overview(drawn), folder / "figure")

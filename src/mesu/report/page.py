@@ -1,7 +1,6 @@
 """The page of a run: report.html, one file that shows what was run and what came out, beside the paper's numbers."""
 
 import shlex
-import sys
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,7 +13,7 @@ import jinja2
 import polars as pl
 
 from mesu.checkpoints import replacing
-from mesu.experiments import EXPERIMENTS
+from mesu.experiments import EXPERIMENTS, about
 from mesu.experiments.published import NOTES
 from mesu.experiments.table import summarise
 from mesu.report.figures import panels
@@ -22,7 +21,7 @@ from mesu.report.joining import joined
 from mesu.report.numbers import NOTHING, best, counted, duration, heading, known, mean_and_spread, names, number, spread
 from mesu.report.panels import Panel, overview, picture, save
 from mesu.report.style import colour, label, short_number
-from mesu.runs import Run
+from mesu.runs import Run, make_folder
 
 LENGTHS = ("tasks", "epochs")  # settings that say how long an experiment is
 
@@ -51,7 +50,7 @@ def write_joined(runs: Sequence[Run], folder: Path) -> Path:
     if (folder / "settings.json").exists():
         raise ValueError(f"{folder} is a run, whose report stays its own: choose another folder")
     table = _table(runs)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with replacing(folder / "table.parquet") as path:
         table.write_parquet(path)
     return _write(runs, table, folder)
@@ -90,7 +89,7 @@ def _write(runs: Sequence[Run], table: pl.DataFrame, folder: Path) -> Path:
     page = _template().render(
         title=runs[0].folder.resolve().name if len(runs) == 1 else f"{len(runs)} runs of {experiment}",
         experiment=experiment,
-        about=_about(experiment),
+        about=about(experiment) if experiment in EXPERIMENTS else "",
         facts=_facts(runs, table, seeds),
         headings=[heading(name) for name in measures],
         results=[_result_row(summary, learner, measures) for learner in summary],
@@ -121,7 +120,7 @@ def _draw(shown: list[Panel], folder: Path) -> list[dict[str, Any]]:
     """Each panel as a picture that the page carries in itself; an <img> each, so that no two share their ids."""
     if not shown:
         return []
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     drawings = []
     for panel in shown:
         figure = picture(panel)
@@ -140,12 +139,6 @@ def _draw(shown: list[Panel], folder: Path) -> list[dict[str, Any]]:
         )
     save(overview(shown), folder / "overview")
     return drawings
-
-
-def _about(experiment: str) -> str:
-    """The sentence that the experiment's file begins with."""
-    kind = EXPERIMENTS.get(experiment)
-    return ((sys.modules[kind.__module__].__doc__ or "") if kind else "").strip().partition("\n")[0]
 
 
 def _facts(runs: Sequence[Run], table: pl.DataFrame, seeds: dict[str, list[int]]) -> list[tuple[str, str]]:

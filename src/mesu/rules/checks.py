@@ -1,11 +1,19 @@
 """Checks of a rule's constants: every refusal names the value and the remedy."""
 
 from math import isfinite, isnan
+from numbers import Real
+
+
+def number(name: str, value: float) -> float:
+    """`value` if it is a number, else `ValueError`."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return float(value)
 
 
 def positive(name: str, value: float) -> float:
     """`value` if it is a finite number greater than zero, else `ValueError`."""
-    if not (isfinite(value) and value > 0):
+    if not (isfinite(number(name, value)) and value > 0):
         raise ValueError(f"{name} must be a finite number greater than 0, got {value!r}")
     return float(value)
 
@@ -20,21 +28,21 @@ def precision(prior_std: float) -> float:
 
 def non_negative(name: str, value: float) -> float:
     """`value` if it is a finite number, zero or greater, else `ValueError`."""
-    if not (isfinite(value) and value >= 0):
+    if not (isfinite(number(name, value)) and value >= 0):
         raise ValueError(f"{name} must be a finite number, 0 or greater, got {value!r}")
     return float(value)
 
 
 def finite(name: str, value: float) -> float:
     """`value` if it is a finite number, else `ValueError`."""
-    if not isfinite(value):
+    if not isfinite(number(name, value)):
         raise ValueError(f"{name} must be a finite number, got {value!r}")
     return float(value)
 
 
 def memory_window(value: float) -> float:
     """`value` if it is a memory of more than one update (infinity included), else `ValueError`."""
-    if isnan(value) or value <= 1:
+    if isnan(number("memory", value)) or value <= 1:
         raise ValueError(
             f"memory must be greater than 1 update, got {value!r}: give the number of updates to remember, "
             "or float('inf') never to forget"
@@ -46,6 +54,6 @@ def step_limit(value: float | None) -> float | None:
     """`max_step` if it is None (off) or greater than zero, else `ValueError`."""
     if value is None:
         return None
-    if isnan(value) or value <= 0:
+    if isnan(number("max_step", value)) or value <= 0:
         raise ValueError(f"max_step must be greater than 0 standard deviations, got {value!r}: None switches it off")
     return float(value)

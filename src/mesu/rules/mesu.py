@@ -22,7 +22,7 @@ from math import inf
 from typing import NamedTuple
 
 from mesu.rules import checks
-from mesu.rules.bounds import trust_region
+from mesu.rules.bounds import within
 from mesu.rules.gaussian import Gaussian
 from mesu.rules.primitives import between, root
 
@@ -76,40 +76,38 @@ def constants(
 
 def paper(q, g, c):
     """Eq. 9 and 10 as printed. Large gradients can make sigma negative: see `exact`, or set `max_step` below 1."""
-    var = q.std * q.std
     # eq. 10: the mean moves by its own variance; forgetting pulls it to the prior
-    mean = q.mean - c.lr_mean * var * (g.mean + (q.mean - c.prior_mean) * c.pull)
+    d_mean = c.lr_mean * q.std * (g.mean + (q.mean - c.prior_mean) * c.pull)
     # eq. 9: evidence narrows sigma, forgetting widens it again towards the prior's
-    std = q.std - 0.5 * c.lr_std * q.std * (q.std * g.std + c.pull * var - c.forget)
-    return trust_region(q, Gaussian(mean, std), c.max_step)
+    d_std = 0.5 * c.lr_std * (q.std * g.std + c.pull * (q.std * q.std) - c.forget)
+    return Gaussian(q.mean - q.std * within(d_mean, 0.0, c.max_step), q.std - q.std * within(d_std, 0.0, c.max_step))
 
 
-def solve_std(q, g, c):
-    """The new sigma of the implicit equation, and the smaller of the variances before and after the example.
+def solve(q, g, c):
+    """The implicit equation in units of the old sigma: the new sigma, and the smaller variance of before and after.
 
-    In units of the old sigma, with h = sigma * g_sigma / 2 and a the precision after forgetting, the new sigma is
-    1 / (h + sqrt(h^2 + a)). Written with k = |h| + sqrt(h^2 + a), nothing cancels: it is k / e with
-    e = a + (h + |h|) k, and the smaller variance, min(1/a, sigma'^2), is 1 / e.
+    With h = sigma * g_sigma / 2 and a the precision after forgetting, the new sigma is 1 / (h + sqrt(h^2 + a)). Written with
+    k = |h| + sqrt(h^2 + a), nothing cancels: it is k / e with e = a + (h + |h|) k, and the smaller variance,
+    min(1/a, sigma'^2), is 1 / e.
     """
-    var = q.std * q.std
-    a = 1.0 - c.lr_std * c.forget + c.lr_std * c.pull * var
+    a = 1.0 - c.lr_std * c.forget + c.lr_std * c.pull * (q.std * q.std)
     # scaled down before the product and up after the bound, so that no finite gradient overflows
     h = LIMIT * between(g.std * (0.5 / LIMIT * c.lr_std * q.std), -1.0, 1.0)
     k = abs(h) + root(h * h + a)
-    inverse = 1.0 / (a + (h + abs(h)) * k)
-    return q.std * k * inverse, var * inverse
+    var = 1.0 / (a + (h + abs(h)) * k)
+    return k * var, var
 
 
 def exact(q, g, c):
     """The closed form, its mean damped by the variance after the example. The library's default."""
-    std, var = solve_std(q, g, c)
-    mean = q.mean - c.lr_mean * var * (g.mean + (q.mean - c.prior_mean) * c.pull)
-    return trust_region(q, Gaussian(mean, std), c.max_step)
+    ratio, var = solve(q, g, c)
+    d_mean = c.lr_mean * (q.std * var) * (g.mean + (q.mean - c.prior_mean) * c.pull)
+    return Gaussian(q.mean - q.std * within(d_mean, 0.0, c.max_step), q.std * within(ratio, 1.0, c.max_step))
 
 
 def exact_plain(q, g, c):
     """The closed form as the implicit equations have it: the mean moves by the variance before the example."""
-    std, _ = solve_std(q, g, c)
-    var = q.std * q.std / (1.0 - c.lr_mean * c.forget + c.lr_mean * c.pull * q.std * q.std)
-    mean = q.mean - c.lr_mean * var * (g.mean + (q.mean - c.prior_mean) * c.pull)
-    return trust_region(q, Gaussian(mean, std), c.max_step)
+    ratio, _ = solve(q, g, c)
+    a = 1.0 - c.lr_mean * c.forget + c.lr_mean * c.pull * (q.std * q.std)
+    d_mean = c.lr_mean * q.std / a * (g.mean + (q.mean - c.prior_mean) * c.pull)
+    return Gaussian(q.mean - q.std * within(d_mean, 0.0, c.max_step), q.std * within(ratio, 1.0, c.max_step))
