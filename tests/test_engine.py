@@ -385,7 +385,7 @@ def test_sigma_that_breaks_on_the_way_refuses_the_chunk():
 @pytest.mark.parametrize("estimator", ["local", "weights"])
 def test_after_a_refusal_learning_goes_on_as_if_nothing_had_been(estimator):
     x, y = stream()
-    (one, refused), (other, spared) = fresh(estimator), fresh(estimator)
+    (one, refused), (other, spared) = fresh(estimator, max_step=None), fresh(estimator, max_step=None)
     for learner in (refused, spared):
         learner.learn(x, y)
     with pytest.raises(mesu.StepRefused):

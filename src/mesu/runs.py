@@ -169,7 +169,6 @@ class Run:
     def execute(self, workers: int) -> pl.DataFrame:
         """Do what is not done yet, `workers` jobs at a time, and write the table."""
         check_workers(workers)
-        make_folder(self.folder / "parts")
         for folder in (self.folder, self.folder / "parts"):
             remove_leftovers(folder)
         missing = [job for job in self.jobs if not _readable(self.part(*job))]
