@@ -91,8 +91,7 @@ def solve(q, g, c):
     min(1/a, sigma'^2), is 1 / e.
     """
     a = 1.0 - c.lr_std * c.forget + c.lr_std * c.pull * (q.std * q.std)
-    # scaled down before the product and up after the bound, so that no finite gradient overflows
-    h = LIMIT * between(g.std * (0.5 / LIMIT * c.lr_std * q.std), -1.0, 1.0)
+    h = between(0.5 * c.lr_std * q.std * g.std, -LIMIT, LIMIT)  # a product that overflows is past the limit too
     k = abs(h) + root(h * h + a)
     var = 1.0 / (a + (h + abs(h)) * k)
     return k * var, var
