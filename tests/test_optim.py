@@ -4,7 +4,6 @@ import copy
 import io
 import pickle
 from collections import defaultdict
-from contextlib import nullcontext
 from math import inf, nan
 
 import pytest
@@ -832,21 +831,3 @@ def test_settings_that_are_not_numbers_are_named(settings):
         mesu.MESU(mesu.Bayesian(nn.Linear(2, 2), seed=0), **settings)
     with pytest.raises(ValueError, match="max_step must be a number, got 'big'"):
         mesu.MESU(mesu.Bayesian(nn.Linear(2, 2), seed=0), memory=100, max_step="big")
-
-
-@pytest.mark.parametrize(
-    ("dtype", "settings", "told"),
-    [
-        (torch.float32, {"memory": 1e7}, True),
-        (torch.float32, {"memory": 2e6}, False),
-        (torch.float32, {"memory": 1e7, "lr_std": 100.0}, False),
-        (torch.float32, {"memory": inf}, False),
-        (torch.float32, {"memory": 1e7, "lr_std": 0.0}, False),
-        (torch.float64, {"memory": 1e9}, False),
-        (torch.bfloat16, {"memory": 1e3}, True),
-    ],
-)
-def test_forgetting_that_rounding_loses_is_told(dtype, settings, told):
-    net = mesu.Bayesian(nn.Linear(2, 2), seed=0).to(dtype)
-    with pytest.warns(UserWarning, match=r"which rounding loses: use net\.double") if told else nullcontext():
-        mesu.MESU(net, **settings)

@@ -5,7 +5,6 @@ step leaves the network as it was. Posterior rules (`MESU`, `FOOVB`, ...) keep n
 sigma, and that is in the network; weight rules (`EWC`, `SI`, ...) keep their importances in `optimizer.state`.
 """
 
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -154,14 +153,6 @@ class MESU(PosteriorOptimizer):
         if settings["max_step"] == "auto":
             param_group = {**param_group, "max_step": SAFE_STEP if settings["update"] == "exact" else None}
         super().add_param_group(param_group)
-        forgotten = settings["lr_std"] / settings["memory"]
-        finest = max(torch.finfo(parameter.dtype).eps for parameter in self.param_groups[-1]["params"])
-        if 0 < forgotten < 4 * finest:
-            warnings.warn(
-                f"with memory={settings['memory']:g} an update forgets {forgotten:.1g} of the evidence, which rounding loses: "
-                "use net.double(), or float('inf') never to forget",
-                stacklevel=2,
-            )
 
     def rule(self, q, g, group):
         """Eq. 9-10, or their closed form."""
