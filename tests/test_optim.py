@@ -6,6 +6,7 @@ import pickle
 from collections import defaultdict
 from math import inf, nan
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -831,3 +832,22 @@ def test_settings_that_are_not_numbers_are_named(settings):
         mesu.MESU(mesu.Bayesian(nn.Linear(2, 2), seed=0), **settings)
     with pytest.raises(ValueError, match="max_step must be a number, got 'big'"):
         mesu.MESU(mesu.Bayesian(nn.Linear(2, 2), seed=0), memory=100, max_step="big")
+
+
+def test_numbers_of_numpy_and_torch_are_numbers():
+    net = mesu.Bayesian(nn.Linear(2, 2), seed=0)
+    assert mesu.MESU(net, memory=np.float32(100), lr_mean=torch.tensor(0.5), prior_std=np.array(2.0))
+    assert mesu.BayesianLearner(net, mesu.MESU(net, memory=np.int64(100)), samples=np.int64(3), batch=np.int32(2))
+
+
+def test_small_forgetting_in_single_precision_is_not_lost_for_all_weights_at_once():
+    # sigma grows by about 6e-8 of itself an update, less than single precision holds: some weights round up, others down
+    torch.manual_seed(0)
+    std = (torch.rand(1000) * 0.5 + 0.02).requires_grad_()
+    mean = torch.zeros(1000, requires_grad=True)
+    opt = mesu.MESU([(mean, std)], memory=8e6, prior_std=100.0)
+    before = std.detach().clone()
+    for _ in range(200):
+        mean.grad, std.grad = torch.zeros(1000), torch.zeros(1000)
+        opt.step()
+    assert 0.2 < float((std.detach() > before).float().mean()) < 0.8

@@ -295,3 +295,9 @@ def test_numpy_arrays_are_told_what_to_become():
     net = mesu.Bayesian(nn.Linear(4, 3), seed=0)
     with pytest.raises(TypeError, match=r"inputs must be a tensor, got ndarray: take torch.as_tensor"):
         mesu.predict(net, np.zeros((2, 4)))
+
+
+@pytest.mark.parametrize("wrap", [mesu.Bayesian, lambda module: module])
+def test_a_network_that_gives_a_tuple_is_told_what_a_prediction_wants(wrap):
+    with pytest.raises(TypeError, match="gives a tuple, and a prediction wants one tensor"):
+        mesu.predict(wrap(nn.LSTM(2, 3, batch_first=True)), torch.zeros(4, 5, 2))

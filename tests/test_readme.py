@@ -30,3 +30,13 @@ def test_the_guide_runs():
 def test_what_the_pages_name_is_there_after_import_mesu():
     program = "import mesu; mesu.data.digits; mesu.streams.Permuted; mesu.river.MESUClassifier; mesu.optim.MESU"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_part_whose_package_is_missing_is_no_attribute_and_says_why():
+    program = (
+        "import sys; sys.modules['river'] = None; import mesu; assert not hasattr(mesu, 'river')\n"
+        "try: from mesu import river\n"
+        "except ImportError as error: assert 'mesu[river]' in str(error), error\n"
+        "else: raise AssertionError"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -57,5 +57,8 @@ def __getattr__(name: str) -> Any:
 
         return getattr(estimators, name)
     if name in ("data", "river", "streams"):
-        return import_module(f"mesu.{name}")
+        try:
+            return import_module(f"mesu.{name}")
+        except ImportError as error:  # says which package to install; an attribute must not raise anything else
+            raise AttributeError(str(error)) from error
     raise AttributeError(f"module 'mesu' has no attribute {name!r}")

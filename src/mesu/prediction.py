@@ -141,7 +141,13 @@ def predict(net: nn.Module, x: Tensor, samples: int = 100, *, seed: int = 0, chu
                     # the same seed for every chunk: every row meets the same draws of the weights
                     out = net.sample(part, samples=samples, noise=Noise(seed), estimator="weights", **kwargs)
                 else:
-                    out = net(part, **kwargs)[None]
+                    out = net(part, **kwargs)
+                    out = out[None] if isinstance(out, Tensor) else out
+                if not isinstance(out, Tensor):
+                    raise TypeError(
+                        f"the network gives a {type(out).__name__}, and a prediction wants one tensor: wrap it in a module "
+                        "that gives its scores alone"
+                    )
                 parts.append(summarise(net, out))
     finally:
         for module, mode in modes.items():

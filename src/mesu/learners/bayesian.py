@@ -1,6 +1,7 @@
 """A posterior that learns a stream one example at a time, with no boundaries: compiled where it can be."""
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class BayesianLearner:
         engine: bool | None = None,
     ) -> None:
         for name, value in (("samples", samples), ("batch", batch)):
-            if not isinstance(value, int) or value < 1:
+            if not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} must be a whole number, 1 or more, got {value!r}")
         check_moves(net, optimizer)
         self.net, self.optimizer, self.samples, self.batch = net, optimizer, samples, batch

@@ -1,6 +1,7 @@
 """A plain network under a weight rule (SGD, EWC, SI, ...), one example at a time, told of boundaries where it asks."""
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class WeightLearner:
     def __init__(
         self, net: nn.Module, optimizer: torch.optim.Optimizer, batch: int = 1, engine: bool | None = None
     ) -> None:
-        if not isinstance(batch, int) or batch < 1:
+        if not isinstance(batch, Integral) or batch < 1:
             raise ValueError(f"batch must be a whole number, 1 or more, got {batch!r}")
         check_moves(net, optimizer)
         self.net, self.optimizer, self.batch = net, optimizer, batch

@@ -8,11 +8,18 @@ from mesu.rules.gaussian import Gaussian
 from mesu.rules.primitives import between
 
 
-def within(x, centre, max_step):
-    """`x`, in units of sigma, no further from `centre` than the trust region reaches."""
+def within(step, max_step):
+    """A step in units of sigma, no longer than the trust region reaches."""
     if max_step is None:
-        return x
-    return between(x, centre - max_step, centre + max_step)
+        return step
+    return between(step, -max_step, max_step)
+
+
+def near(new, std, max_step):
+    """A new sigma, no further from the old one than the trust region reaches."""
+    if max_step is None:
+        return new
+    return between(new, (1.0 - max_step) * std, (1.0 + max_step) * std)
 
 
 def trust_region(old, new, max_step):

@@ -1,14 +1,16 @@
 """Checks of a rule's constants: every refusal names the value and the remedy."""
 
 from math import isfinite, isnan
-from numbers import Real
 
 
 def number(name: str, value: float) -> float:
     """`value` if it is a number, else `ValueError`."""
-    if not isinstance(value, Real) or isinstance(value, bool):
-        raise ValueError(f"{name} must be a number, got {value!r}")
-    return float(value)
+    try:
+        if isinstance(value, (str, bytes, bool)):
+            raise TypeError
+        return float(value)  # of a tensor or an array with one number, too
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number, got {value!r}") from None
 
 
 def positive(name: str, value: float) -> float:

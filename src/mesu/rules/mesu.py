@@ -22,7 +22,7 @@ from math import inf
 from typing import NamedTuple
 
 from mesu.rules import checks
-from mesu.rules.bounds import within
+from mesu.rules.bounds import near, within
 from mesu.rules.gaussian import Gaussian
 from mesu.rules.primitives import between, root
 
@@ -80,33 +80,33 @@ def paper(q, g, c):
     d_mean = c.lr_mean * q.std * (g.mean + (q.mean - c.prior_mean) * c.pull)
     # eq. 9: evidence narrows sigma, forgetting widens it again towards the prior's
     d_std = 0.5 * c.lr_std * (q.std * g.std + c.pull * (q.std * q.std) - c.forget)
-    return Gaussian(q.mean - q.std * within(d_mean, 0.0, c.max_step), q.std - q.std * within(d_std, 0.0, c.max_step))
+    return Gaussian(q.mean - q.std * within(d_mean, c.max_step), q.std - q.std * within(d_std, c.max_step))
 
 
 def solve(q, g, c):
-    """The implicit equation in units of the old sigma: the new sigma, and the smaller variance of before and after.
+    """The new sigma of the implicit equation, and the smaller variance of before and after in units of the old one.
 
-    With h = sigma * g_sigma / 2 and a the precision after forgetting, the new sigma is 1 / (h + sqrt(h^2 + a)). Written with
-    k = |h| + sqrt(h^2 + a), nothing cancels: it is k / e with e = a + (h + |h|) k, and the smaller variance,
-    min(1/a, sigma'^2), is 1 / e.
+    In units of the old sigma, with h = sigma * g_sigma / 2 and a the precision after forgetting, the new sigma is
+    1 / (h + sqrt(h^2 + a)). Written with k = |h| + sqrt(h^2 + a), nothing cancels: it is k / e with e = a + (h + |h|) k, and
+    the smaller variance, min(1/a, sigma'^2), is 1 / e.
     """
     a = 1.0 - c.lr_std * c.forget + c.lr_std * c.pull * (q.std * q.std)
     h = between(0.5 * c.lr_std * q.std * g.std, -LIMIT, LIMIT)  # a product that overflows is past the limit too
     k = abs(h) + root(h * h + a)
     var = 1.0 / (a + (h + abs(h)) * k)
-    return k * var, var
+    return near(q.std * k * var, q.std, c.max_step), var  # sigma first: small changes then round weight by weight
 
 
 def exact(q, g, c):
     """The closed form, its mean damped by the variance after the example. The library's default."""
-    ratio, var = solve(q, g, c)
+    std, var = solve(q, g, c)
     d_mean = c.lr_mean * (q.std * var) * (g.mean + (q.mean - c.prior_mean) * c.pull)
-    return Gaussian(q.mean - q.std * within(d_mean, 0.0, c.max_step), q.std * within(ratio, 1.0, c.max_step))
+    return Gaussian(q.mean - q.std * within(d_mean, c.max_step), std)
 
 
 def exact_plain(q, g, c):
     """The closed form as the implicit equations have it: the mean moves by the variance before the example."""
-    ratio, _ = solve(q, g, c)
+    std, _ = solve(q, g, c)
     a = 1.0 - c.lr_mean * c.forget + c.lr_mean * c.pull * (q.std * q.std)
     d_mean = c.lr_mean * q.std / a * (g.mean + (q.mean - c.prior_mean) * c.pull)
-    return Gaussian(q.mean - q.std * within(d_mean, 0.0, c.max_step), q.std * within(ratio, 1.0, c.max_step))
+    return Gaussian(q.mean - q.std * within(d_mean, c.max_step), std)
