@@ -69,7 +69,7 @@ def normal(noise: Noise, mean: Tensor) -> Tensor:
 
 
 class LeanDraw(torch.autograd.Function):
-    """`draw` of `moments` with a backward pass by hand: a third of the passes over memory that autograd would make.
+    """`draw` of `moments` with a backward pass by hand: about half the passes over memory that autograd would make.
 
     With h = e / s, and g the slope of the cost with respect to the outputs, the slopes are
 

@@ -101,6 +101,7 @@ def _by_splits(
         diamonds(axes, [], [], "paper")
     axes.set(xscale="log", xlabel="splits", ylabel="accuracy")
     plain_log(axes.xaxis, 0.9, max(splits) * 1.1)
+    axes.minorticks_off()  # there are no splits between those that were run
     axes.set_xticks(splits, [str(number) for number in splits])
     percent_axis(axes.yaxis)
 

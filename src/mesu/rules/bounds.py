@@ -27,6 +27,4 @@ def trust_region(old, new, max_step):
     if max_step is None:
         return new
     reach = max_step * old.std
-    return Gaussian(
-        between(new.mean, old.mean - reach, old.mean + reach), between(new.std, old.std - reach, old.std + reach)
-    )
+    return Gaussian(between(new.mean, old.mean - reach, old.mean + reach), near(new.std, old.std, max_step))
