@@ -56,7 +56,8 @@ class AnimalFamilies:
 
     features: str = "resnet18"  # resnet18 (made anew, close to the paper's), effnetlite0, or a file of your own
     seeds: int = 50  # draws of species, the paper's in its order
-    learners: tuple[str, ...] = ("mesu", "mesu-weighted", "mesu-paper", "sgd")  # who takes part
+    first_draw: int = 0  # where to begin: from 50 on they are not the paper's, and settings can be chosen on them
+    learners: tuple[str, ...] = ("mesu", "mesu-slow", "mesu-weighted", "mesu-paper", "sgd")  # who takes part
     epochs: int = 5  # times that each task is shown
     photographs: int = 720  # of each species in an epoch, some of them again
     hidden: int = 64  # hidden units of the one layer
@@ -66,6 +67,8 @@ class AnimalFamilies:
     prior_std: float = 0.1  # their prior
     estimator: str = "local"  # how they draw: local, or weights as the paper does
     init_scale: tuple[float, ...] = (0.2,)  # start of mesu, which is exact, without rates or clip: times 1/sqrt(fan_in)
+    slow_init_scale: float = 4.0  # start of mesu-slow: a wide one, with means that move slowly
+    slow_lr_mean: float | None = None  # their rate; by default 1 / showings of a photograph, as mesu-weighted has it
     weighted_init_scale: float = 1.0  # start of mesu-weighted, to whom a photograph counts once on average
     paper_lr_std: float = 120.0  # rate of sigma of mesu-paper: 60 in the paper's table, where the half is left out
     paper_max_step: float | None = 0.5  # its trust region, which the paper does not mention
@@ -106,6 +109,8 @@ class AnimalFamilies:
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"{name} must be one or more, all different, got {','.join(map(str, values))!r}")
+        if self.first_draw < 0:
+            raise ValueError(f"first_draw must be 0 or more, got {self.first_draw!r}")
         data = animals(self.features)
         for contestant in self.contestants:
             make_learner(self, data, contestant, seed=0)
@@ -120,16 +125,16 @@ class AnimalsTrial(LearnerTrial):
 
     def __init__(self, settings: AnimalFamilies, contestant: str, seed: int) -> None:
         torch.set_num_threads(1)  # learners and seeds run side by side: more threads only wait for each other
-        self.settings, self.seed, self.data = settings, seed, animals(settings.features)
-        self.stream = Domains([family_task(self.data, species, settings.photographs) for species in drawn(seed)])
-        self.model = make_learner(settings, self.data, contestant, seed)
+        self.settings, self.data, self.draw = settings, animals(settings.features), settings.first_draw + seed
+        self.stream = Domains([family_task(self.data, species, settings.photographs) for species in drawn(self.draw)])
+        self.model = make_learner(settings, self.data, contestant, self.draw)
         self.row = partial(Row, settings.name, contestant, seed)
 
     def stage(self, index: int) -> Iterator[Row]:
         """Learn one task, then test all four, met or not, and the doubt about animals and whales."""
         settings, task = self.settings, self.stream[index]
         for epoch in range(settings.epochs):
-            self.model.learn(*shuffled(task, self.seed, epoch))
+            self.model.learn(*shuffled(task, self.draw, epoch))
         self.model.boundary(task.x_train, task.y_train)
         row = partial(self.row, (index + 1) * settings.epochs * len(task.y_train), index)
         for tested in self.stream:
@@ -147,7 +152,7 @@ class AnimalsTrial(LearnerTrial):
                 counts, _ = np.histogram(np.clip(doubt, EDGES[0], EDGES[-1]), EDGES)
                 for place, count in enumerate(counts):
                     yield row(place, name, count / len(doubt))
-            if self.seed == 0 and self.data.test_pictures is not None:
+            if self.draw == settings.first_draw and self.data.test_pictures is not None:
                 for name, prediction, doubt in (("animal", on_animals, inside), ("whale", on_whales, outside)):
                     for place in examples(doubt):
                         yield row(place, f"example_{name}", float(doubt[place]))
@@ -227,15 +232,20 @@ def make_learner(settings: AnimalFamilies, data: Animals, contestant: str, seed:
             update="paper",
         )
         return BayesianLearner(posterior, rule, settings.samples)
-    if contestant in ("mesu", "mesu-weighted") or contestant.startswith("mesu-start-"):
-        weighted = contestant == "mesu-weighted"
-        scale = settings.weighted_init_scale if weighted else float(number or settings.init_scale[0])
+    if contestant in ("mesu", "mesu-slow", "mesu-weighted") or contestant.startswith("mesu-start-"):
+        once = example_weight(settings, data.train_y)
+        if contestant == "mesu-slow":  # a mean counts a photograph once, its sigma every showing
+            slow = settings.slow_lr_mean
+            scale, lr_mean, lr_std = settings.slow_init_scale, once if slow is None else slow, 1.0
+        elif contestant == "mesu-weighted":
+            scale, lr_mean, lr_std = settings.weighted_init_scale, once, once
+        else:
+            scale, lr_mean, lr_std = float(number or settings.init_scale[0]), 1.0, 1.0
         size = float(np.sqrt(np.mean(np.square(data.train_x))))
-        weight = example_weight(settings, data.train_y) if weighted else 1.0
         posterior = Bayesian(net, estimator=settings.estimator, init_scale=scale, input_scale=size, seed=seed)
-        rates: dict[str, Any] = {"lr_mean": weight, "lr_std": weight, "max_step": None}
+        rates: dict[str, Any] = {"lr_mean": lr_mean, "lr_std": lr_std, "max_step": None}
         rule = optim.MESU(posterior, settings.memory, prior_std=settings.prior_std, **rates)
         return BayesianLearner(posterior, rule, settings.samples)
     if name == "sgd" and number:
         return WeightLearner(net, optim.SGD(net.parameters(), float(number)))
-    raise ValueError(f"there is no learner {contestant!r}: choose from mesu, mesu-weighted, mesu-paper, sgd")
+    raise ValueError(f"there is no learner {contestant!r}: choose from mesu, mesu-slow, mesu-weighted, mesu-paper, sgd")

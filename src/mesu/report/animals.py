@@ -26,6 +26,7 @@ TASKS = (
     "#009E73",
     "#CC79A7",
 )  # a colour for each task, as readers who are colour-blind can tell them
+LEAD_TICKS = (0.01, 0.1)
 
 
 def animal_panels(table: pl.DataFrame) -> list[Panel]:
@@ -74,6 +75,7 @@ def animal_panels(table: pl.DataFrame) -> list[Panel]:
                 lambda axes, pair=(inside, outside): _doubt(axes, *pair),
             )
         )
+    panels += _duels(table, summary)
     panels += _sweep("rates", "SGD's rate decides its score", "learning rate of SGD", summary, rate)
     panels += _sweep("starts", "MESU's start", "sigma at the start, times sqrt(inputs) and their size", summary, start)
     return panels
@@ -129,6 +131,70 @@ def _doubt(axes: Axes, inside: np.ndarray, outside: np.ndarray) -> None:
     axes.set(xscale="log", xlim=(EDGES[0], EDGES[-1]), xlabel="uncertainty (nats)", ylabel="share")
     plain_log(axes.xaxis, EDGES[0], EDGES[-1])
     percent_axis(axes.yaxis)
+
+
+def _duels(table: pl.DataFrame, summary: Mapping) -> list[Panel]:
+    """Every other learner less SGD at its best rate, draw by draw: a mean does not say how often one is above."""
+    rivals = [learner for learner in summary if rate(learner) is not None]
+    others = [learner for learner in summary if learner not in rivals]
+    if not rivals or not others or summary[rivals[0]]["all_tasks_accuracy"]["seeds"] < 2:
+        return []
+    best = max(rivals, key=lambda name: summary[name]["all_tasks_accuracy"]["mean"])
+    panels = []
+    for measure, what in (("accuracy", "accuracy"), ("ood_auroc", "AUROC")):
+        final = _at_the_end(table, measure)
+        leads = {learner: lead for learner in others if (lead := _lead(final[learner], final[best]))}
+        panels.append(
+            Panel(
+                f"draws-{measure}",
+                f"lead over {label(best)}: {what}",
+                f"A dot is a draw of species. {label(best)} is SGD's best by accuracy. To the right: draws above it. "
+                "The axis is logarithmic outside the middle two ticks.",
+                "; ".join(f"{label(learner)} above in {_above(lead)}" for learner, lead in leads.items()),
+                lambda axes, leads=leads, percent=measure == "accuracy": _strips(axes, leads, percent),
+                0.8 + 0.4 * len(leads),
+            )
+        )
+    return panels
+
+
+def _at_the_end(table: pl.DataFrame, measure: str) -> dict[str, dict[int, float]]:
+    """Of every learner and seed, the mean of a measure after its last task."""
+    rows = table.filter(pl.col("measure") == measure)
+    rows = rows.filter(pl.col("after_task") == pl.col("after_task").max().over("learner", "seed"))
+    final: dict[str, dict[int, float]] = {}
+    for learner, seed, value in rows.group_by("learner", "seed").agg(pl.col("value").mean()).sort("seed").iter_rows():
+        final.setdefault(learner, {})[seed] = value
+    return final
+
+
+def _lead(mine: Mapping[int, float], theirs: Mapping[int, float]) -> list[float]:
+    return [value - theirs[seed] for seed, value in mine.items() if seed in theirs]
+
+
+def _above(lead: list[float]) -> str:
+    return f"{sum(value > 0 for value in lead)} of {len(lead)}"
+
+
+def _strips(axes: Axes, leads: Mapping[str, list[float]], percent: bool) -> None:
+    for position, (learner, lead) in enumerate(leads.items()):
+        height = position + 0.22 * np.cos(np.pi * np.arange(len(lead)))  # two rows, so that dots do not hide each other
+        axes.plot(lead, height, "o", color=colour(learner), markersize=3.5, alpha=0.6, markeredgewidth=0)
+        where = {"xy": (1, position), "xycoords": ("axes fraction", "data")}
+        axes.annotate(_above(lead), **where, xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5)
+    axes.axvline(0, color=INK, linewidth=1)
+    axes.set_xscale("symlog", linthresh=LEAD_TICKS[0], linscale=1.0)
+    low, high = axes.get_xlim()
+    ticks = [sign * tick for sign in (-1, 1) for tick in LEAD_TICKS if low <= sign * tick <= high]
+    axes.set_xticks([0, *ticks])
+    axes.set_xticks([], minor=True)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_yticks(range(len(leads)), [label(learner) for learner in leads])
+    axes.set_ylim(len(leads) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    if percent:
+        percent_axis(axes.xaxis)
 
 
 def _sweep(name: str, title: str, axis: str, summary: Mapping, setting) -> list[Panel]:

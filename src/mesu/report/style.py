@@ -12,6 +12,7 @@ from matplotlib.colors import to_hex, to_rgb
 # Okabe and Ito's palette, which colour-blind readers can tell apart; MESU has the strongest colour.
 LEARNERS = {
     "mesu": ("MESU", "#D55E00"),
+    "mesu-slow": ("MESU, slow means", "#B03A2E"),
     "mesu-weighted": ("MESU, weighted", "#A02070"),
     "mesu-paper": ("MESU, paper's rule", "#F0A070"),
     "mesu-exact": ("MESU, exact", "#8040A8"),
