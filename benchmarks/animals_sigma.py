@@ -1,6 +1,6 @@
 """What the sigmas of `mesu-slow` do on the animals, and what is lost without their differences.
 
-    python benchmarks/animals_sigma.py [--features effnetlite0 --start 11] [--draws 8]
+    python benchmarks/animals_sigma.py [--features effnetlite0 --start 11] [--prior-std 1] [--draws 8]
 
 Each learner is trained twice on draws of species that are not the paper's: as it is, and with the variances of a layer made
 equal to their mean after every hundred photographs. The second keeps the rate of the layer, which falls as evidence gathers,
@@ -26,9 +26,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What is lost when all weights of a layer have one sigma.")
     parser.add_argument("--features", default="resnet18")
     parser.add_argument("--start", type=float, default=4.0, help="init_scale")
+    parser.add_argument("--prior-std", type=float, default=AnimalFamilies.prior_std)
     parser.add_argument("--draws", type=int, default=8)
     given = parser.parse_args()
-    settings = AnimalFamilies(features=given.features, first_draw=50, slow_init_scale=given.start)
+    chosen = {"features": given.features, "slow_init_scale": given.start, "prior_std": given.prior_std}
+    settings = AnimalFamilies(first_draw=50, **chosen)
     print("| sigmas | accuracy | AUROC, whales | 5 % | 50 % | 95 % |")
     print("|---" * 6 + "|")
     for name, level in (("as they are", False), ("one a layer", True)):

@@ -24,7 +24,7 @@ from mesu import answers, streaming
 from mesu.answers import Weights
 from mesu.remembering import effective_window
 from mesu.standardising import FURTHEST, KNOWN, Scale, follow, of_whole, standardised, unknown
-from mesu.streaming import Settings, Stream, _border_after, _is_border
+from mesu.streaming import Settings, Stream, _border_after, _is_border, begin
 
 CLASSES = Settings((12,), 1000, 1.0, 10, 64, standardise=True, regression=False, seed=3)
 NUMBERS = replace(CLASSES, regression=True)
@@ -883,6 +883,7 @@ def test_labels_of_another_kind_are_refused_by_name():
         ("memory", 1, "memory must be greater than 1 update, got 1.0"),
         ("memory", "long", "memory must be a number, got 'long'"),
         ("prior_std", 0, "prior_std must be a finite number greater than 0, got 0.0"),
+        ("init_scale", 0, "init_scale must be a finite number greater than 0, got 0.0"),
         ("samples", 0, "samples must be a whole number, 1 or more, got 0"),
         ("predict_samples", 1, "predict_samples must be a whole number, 2 or more, got 1"),
         ("epochs", 0, "epochs must be a whole number, 1 or more, got 0"),
@@ -898,12 +899,30 @@ def test_parameters_are_refused_by_name(parameter, value, words):
     assert model._stream.moment is before
 
 
+def test_init_scale_widens_the_start_and_what_grows_later(tmp_path):
+    X, y = clusters(40)
+    wide, usual = (
+        mesu.MESUClassifier(init_scale=scale, memory=1e12, random_state=0).partial_fit(X[:1], y[:1], classes=[0, 1])
+        for scale in (3.0, 1.0)
+    )
+    began, same = (begin(model._stream.moment.settings, X.shape[1], 2).weights for model in (wide, usual))
+    np.testing.assert_array_equal(began.mean, same.mean)
+    np.testing.assert_allclose(began.std, 3 * same.std, rtol=1e-6)
+    first = wide._stream.moment
+    grown = wide.partial_fit(X[1:2], [7])._stream.moment  # a class that nobody announced
+    assert grown.weights.std.max() == pytest.approx(first.weights.std.max(), rel=0.05)
+    wide.save(tmp_path / "wide.safetensors")
+    again = mesu.load(tmp_path / "wide.safetensors")
+    assert again.get_params()["init_scale"] == again._stream.moment.settings.init_scale == 3.0
+
+
 @pytest.mark.parametrize(
     ("parameter", "value", "words"),
     [
         ("memory", 10, r"memory is 10\.0 now, but this model began with 100000\.0"),
         ("hidden", (7,), r"hidden is \(7,\) now, but this model began with \(50,\)"),
         ("prior_std", 2, r"prior_std is 2\.0 now, but this model began with 1\.0"),
+        ("init_scale", 2, r"init_scale is 2\.0 now, but this model began with 1\.0"),
         ("samples", 3, "samples is 3 now, but this model began with 10"),
         ("standardise", False, "standardise is False now, but this model began with True"),
     ],

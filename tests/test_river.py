@@ -264,6 +264,7 @@ def test_a_refused_frame_leaves_the_model_as_it_was():
         ({"memory": "long"}, "memory must be a number, got 'long'"),
         ({"hidden": (5, 0)}, "hidden must be a whole number"),
         ({"prior_std": -1.0}, "prior_std"),
+        ({"init_scale": 0.0}, "init_scale must be a finite number greater than 0, got 0.0"),
         ({"samples": 0}, "samples"),
         ({"predict_samples": 1}, "predict_samples"),
         ({"seed": -1}, "seed must be a whole number from 0"),

@@ -47,6 +47,7 @@ class StreamEstimator(BaseEstimator):
         predict_samples=64,
         epochs=10,
         standardise=True,
+        init_scale=1.0,
         random_state=None,
     ) -> None:
         self.hidden = hidden
@@ -56,6 +57,7 @@ class StreamEstimator(BaseEstimator):
         self.predict_samples = predict_samples
         self.epochs = epochs
         self.standardise = standardise
+        self.init_scale = init_scale
         self.random_state = random_state
 
     def uncertainty(self, X) -> Uncertainty:
@@ -137,6 +139,7 @@ class StreamEstimator(BaseEstimator):
             standardise=bool(self.standardise),
             regression=self._regression,
             seed=seed,
+            init_scale=_number("init_scale", self.init_scale),
         )
 
     def _learnable(self, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -174,6 +177,7 @@ class MESUClassifier(ClassifierMixin, StreamEstimator):
         predict_samples: Draws that a prediction is averaged over; the same for every row.
         epochs: Times that `fit` goes over its set.
         standardise: Bring each input to mean 0 and variance 1 as the stream has them so far.
+        init_scale: What the first sigmas are multiplied by: 2 learns faster in the first hundreds of rows, 0.5 more cautiously.
         random_state: Seed of the start, the noise, and the order of `fit`.
 
     Example:

@@ -51,10 +51,12 @@ class Settings:
     regression: bool
     seed: int
     gaps: bool = False  # inputs may be missing, as NaN: they count as their column's mean, or as 0 if not standardised
+    init_scale: float = 1.0  # of the first sigmas
 
     def __post_init__(self) -> None:
         checks.memory_window(self.memory)
         checks.precision(self.prior_std)
+        checks.positive("init_scale", self.init_scale)
         for width in self.hidden:
             _whole("hidden", width, 1)
         _whole("samples", self.samples, 1)
@@ -389,7 +391,13 @@ def _posterior(settings: Settings, sizes: tuple[int, ...], noise_std: float = 1.
         # no weights yet: torch's own would come from, and change, its global generator
         layers += [nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu"), nn.ReLU()]
     likelihood = "gaussian" if settings.regression else "categorical"
-    net = Bayesian(nn.Sequential(*layers[:-1]), likelihood=likelihood, noise_std=noise_std, seed=settings.seed)
+    net = Bayesian(
+        nn.Sequential(*layers[:-1]),
+        likelihood=likelihood,
+        noise_std=noise_std,
+        init_scale=settings.init_scale,
+        seed=settings.seed,
+    )
     return net.double() if settings.dtype is np.float64 else net
 
 

@@ -21,6 +21,7 @@ from mesu.experiments.table import Row
 from mesu.experiments.trial import LearnerTrial
 from mesu.learners import BayesianLearner, Learner, WeightLearner
 from mesu.posterior import Bayesian
+from mesu.rules import checks
 from mesu.streams import Domains, Task
 
 FAMILIES, TASKS = 5, 4
@@ -109,6 +110,8 @@ class AnimalFamilies:
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"{name} must be one or more, all different, got {','.join(map(str, values))!r}")
+        if self.slow_lr_mean is not None:
+            checks.positive("slow_lr_mean", self.slow_lr_mean)
         if self.first_draw < 0:
             raise ValueError(f"first_draw must be 0 or more, got {self.first_draw!r}")
         data = animals(self.features)
@@ -128,7 +131,7 @@ class AnimalsTrial(LearnerTrial):
         self.settings, self.data, self.draw = settings, animals(settings.features), settings.first_draw + seed
         self.stream = Domains([family_task(self.data, species, settings.photographs) for species in drawn(self.draw)])
         self.model = make_learner(settings, self.data, contestant, self.draw)
-        self.row = partial(Row, settings.name, contestant, seed)
+        self.row = partial(Row, settings.name, contestant, self.draw)
 
     def stage(self, index: int) -> Iterator[Row]:
         """Learn one task, then test all four, met or not, and the doubt about animals and whales."""

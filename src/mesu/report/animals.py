@@ -1,6 +1,7 @@
 """The panels of the animals: the paper's Fig. 2 (c to f), and what SGD's rate and MESU's start have to do with it."""
 
 from collections.abc import Mapping
+from math import isfinite
 
 import numpy as np
 import polars as pl
@@ -136,25 +137,25 @@ def _doubt(axes: Axes, inside: np.ndarray, outside: np.ndarray) -> None:
 def _duels(table: pl.DataFrame, summary: Mapping) -> list[Panel]:
     """Every other learner less SGD at its best rate, draw by draw: a mean does not say how often one is above."""
     rivals = [learner for learner in summary if rate(learner) is not None]
-    others = [learner for learner in summary if learner not in rivals]
-    if not rivals or not others or summary[rivals[0]]["all_tasks_accuracy"]["seeds"] < 2:
-        return []
-    best = max(rivals, key=lambda name: summary[name]["all_tasks_accuracy"]["mean"])
+    best = max(rivals, key=lambda name: summary[name]["all_tasks_accuracy"]["mean"], default=None)
     panels = []
     for measure, what in (("accuracy", "accuracy"), ("ood_auroc", "AUROC")):
         final = _at_the_end(table, measure)
-        leads = {learner: lead for learner in others if (lead := _lead(final[learner], final[best]))}
-        panels.append(
-            Panel(
-                f"draws-{measure}",
-                f"lead over {label(best)}: {what}",
-                f"A dot is a draw of species. {label(best)} is SGD's best by accuracy. To the right: draws above it. "
-                "The axis is logarithmic outside the middle two ticks.",
-                "; ".join(f"{label(learner)} above in {_above(lead)}" for learner, lead in leads.items()),
-                lambda axes, leads=leads, percent=measure == "accuracy": _strips(axes, leads, percent),
-                0.8 + 0.4 * len(leads),
+        pairs = [(learner, _lead(final[learner], final[best])) for learner in summary if best and learner not in rivals]
+        leads = {learner: lead for learner, lead in pairs if len(lead) > 1}
+        if leads and best:
+            percent = measure == "accuracy"
+            panels.append(
+                Panel(
+                    f"draws-{measure}",
+                    f"lead over {label(best)}: {what}",
+                    f"A dot is a draw of species. {label(best)} is SGD's best by accuracy. To the right: draws above it. "
+                    f"The axis is logarithmic beyond {'1 %' if percent else '0.01'} on either side.",
+                    "; ".join(f"{label(learner)} above in {_above(lead)}" for learner, lead in leads.items()),
+                    lambda axes, leads=leads, percent=percent: _strips(axes, leads, percent),
+                    0.8 + 0.4 * len(leads),
+                )
             )
-        )
     return panels
 
 
@@ -169,7 +170,8 @@ def _at_the_end(table: pl.DataFrame, measure: str) -> dict[str, dict[int, float]
 
 
 def _lead(mine: Mapping[int, float], theirs: Mapping[int, float]) -> list[float]:
-    return [value - theirs[seed] for seed, value in mine.items() if seed in theirs]
+    leads = (value - theirs[seed] for seed, value in mine.items() if seed in theirs)
+    return [lead for lead in leads if isfinite(lead)]
 
 
 def _above(lead: list[float]) -> str:
@@ -184,7 +186,8 @@ def _strips(axes: Axes, leads: Mapping[str, list[float]], percent: bool) -> None
         axes.annotate(_above(lead), **where, xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5)
     axes.axvline(0, color=INK, linewidth=1)
     axes.set_xscale("symlog", linthresh=LEAD_TICKS[0], linscale=1.0)
-    low, high = axes.get_xlim()
+    low, high = min(axes.get_xlim()[0], -1.2 * LEAD_TICKS[0]), max(axes.get_xlim()[1], 1.2 * LEAD_TICKS[0])
+    axes.set_xlim(low, high)
     ticks = [sign * tick for sign in (-1, 1) for tick in LEAD_TICKS if low <= sign * tick <= high]
     axes.set_xticks([0, *ticks])
     axes.set_xticks([], minor=True)
