@@ -177,7 +177,7 @@ class MESUClassifier(ClassifierMixin, StreamEstimator):
         predict_samples: Draws that a prediction is averaged over; the same for every row.
         epochs: Times that `fit` goes over its set.
         standardise: Bring each input to mean 0 and variance 1 as the stream has them so far.
-        init_scale: What the first sigmas are multiplied by: 2 learns faster in the first hundreds of rows, 0.5 more cautiously.
+        init_scale: What the first sigmas are multiplied by: 2 learns classes faster in the first hundreds of rows.
         random_state: Seed of the start, the noise, and the order of `fit`.
 
     Example:

@@ -196,7 +196,7 @@ class MESUClassifier(StreamModel, base.MiniBatchClassifier):
         predict_samples: Draws that a prediction is averaged over; the same for every row.
         standardise: Bring each feature to mean 0 and variance 1 as the stream has it so far.
         seed: Of the start and the noise; None draws one.
-        init_scale: What the first sigmas are multiplied by: 2 learns faster in the first hundreds of rows, 0.5 more cautiously.
+        init_scale: What the first sigmas are multiplied by: 2 learns classes faster in the first hundreds of rows.
 
     Example:
         >>> from mesu import river
