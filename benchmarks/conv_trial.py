@@ -3,6 +3,13 @@
     python benchmarks/conv_trial.py --learner mesu --epochs 2 --tasks 1 estimator=weights samples=8
 
 Settings that are not given are those of `mesu run split-cifar10 --scale small`. Images to test are those of the tasks.
+
+    python benchmarks/conv_trial.py --epochs 6 --tasks 3 --put-back                 # which layer forgets
+    python benchmarks/conv_trial.py --epochs 6 --tasks 3 --evidence third=5 --put-back  # and if one learns more of sigma
+
+`--put-back` ends with the first task's accuracy when the weights of one layer, or of all convolutions, are again what they
+were when that task had been learned. `--evidence` multiplies `lr_std` of a layer of MESU's, and its memory as well, so that
+what it knows fades as before: its sigmas narrow as they would after so many times the images.
 """
 
 import argparse
@@ -13,8 +20,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from mesu import measures
+from mesu import measures, optim
 from mesu.experiments.cifar import SplitCIFAR10, make_learner
+from mesu.learners import BayesianLearner
+
+LAYERS = {"first": "body.0.", "second": "body.2.", "third": "body.6.", "fourth": "body.8.", "hidden": "body.13."}
+BACK = {name: (prefix,) for name, prefix in LAYERS.items()} | {
+    "all convolutions": tuple(prefix for name, prefix in LAYERS.items() if name != "hidden"),
+    "all": ("",),
+}
 
 
 def main() -> None:
@@ -25,29 +39,82 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--tasks", type=int, default=1)
     parser.add_argument("--test-samples", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--evidence", action="append", default=[], metavar="LAYER=TIMES")
+    parser.add_argument("--put-back", action="store_true")
     given = parser.parse_args()
+    if given.evidence and given.learner != "mesu":
+        parser.error(f"--evidence is for the learner mesu, got {given.learner!r}")
     settings = dataclasses.replace(SplitCIFAR10(**SplitCIFAR10.scales["small"]), **changes(parser, given.settings))
     torch.set_num_threads(1)
     stream = settings.sliced(1)
-    model: Any = make_learner(settings, given.learner, len(stream.stream), seed=0)
+    model: Any = make_learner(settings, given.learner, len(stream.stream), given.seed)
+    if given.evidence:
+        model = with_evidence(model, dict(times_of(parser, pair) for pair in given.evidence))
+
+    def score(known: int) -> float:
+        one = stream.stream[known]
+        model.net.train(False)
+        probs = model.predict(one.x_test, given.test_samples, head=one.head).probs.cpu().numpy()
+        return 100 * measures.accuracy(probs, one.y_test)
+
+    learned: dict[str, torch.Tensor] = {}
     began, updates = time.process_time(), 0
     for number in range(given.tasks):
         task = stream[number]
         for epoch in range(given.epochs):
-            order = np.random.default_rng([0, task.index, epoch]).permutation(len(task.y_train))
+            order = np.random.default_rng([given.seed, task.index, epoch]).permutation(len(task.y_train))
             order = order[: len(order) // settings.batch * settings.batch]
-            torch.manual_seed(1000 * number + epoch)
+            torch.manual_seed(1_000_000 * given.seed + 1000 * number + epoch)
             model.net.train(True)
             model.learn(task.x_train[order], task.y_train[order], head=task.head)
-            model.net.train(False)
             updates += len(order) // settings.batch
-            scores = []
-            for known in range(number + 1):
-                one = stream.stream[known]
-                probs = model.predict(one.x_test, given.test_samples, head=one.head).probs.cpu().numpy()
-                scores.append(f"{100 * measures.accuracy(probs, one.y_test):.1f}")
+            scores = [f"{score(known):.1f}" for known in range(number + 1)]
             print(f"{updates:6,} updates: {', '.join(scores)} %  ({time.process_time() - began:.0f} CPU s)", flush=True)
         model.boundary(task.x_train, task.y_train, head=task.head)
+        learned = learned or weights_of(model.net)
+    if given.put_back:
+        for name, prefixes in BACK.items():
+            now = weights_of(model.net)
+            put(model.net, {key: value for key, value in learned.items() if key.startswith(prefixes)})
+            print(f"first task, put back {name}: {score(0):.1f} %", flush=True)
+            put(model.net, now)
+
+
+def times_of(parser: argparse.ArgumentParser, pair: str) -> tuple[str, float]:
+    """A layer's prefix, and how many times the evidence it shall have."""
+    name, _, times = pair.partition("=")
+    if name not in LAYERS:
+        parser.error(f"there is no layer {name!r}: choose from {', '.join(LAYERS)}")
+    try:
+        return LAYERS[name], float(times)
+    except ValueError:
+        parser.error(f"--evidence takes LAYER=TIMES, such as third=5, got {pair!r}")
+
+
+def with_evidence(model: BayesianLearner, times: dict[str, float]) -> BayesianLearner:
+    """The same learner, to some of whose layers an image says more."""
+    (common,) = model.optimizer.param_groups
+    shared = {name: value for name, value in common.items() if name not in ("params", "names")}
+    groups = [{"params": [pair for pair in model.net.pairs() if not pair.name.startswith(tuple(times))]}]
+    for prefix, more in times.items():
+        pairs = [pair for pair in model.net.pairs() if pair.name.startswith(prefix)]
+        groups.append({"params": pairs, "lr_std": more * shared["lr_std"], "memory": more * shared["memory"]})
+    return BayesianLearner(model.net, optim.MESU(groups, **shared), model.samples, model.batch, engine=False)
+
+
+def weights_of(net: Any) -> dict[str, torch.Tensor]:
+    """Copies of all that is learned, by the layers' own names."""
+    return {name.removeprefix("module."): value.detach().clone() for name, value in net.named_parameters()}
+
+
+def put(net: Any, weights: dict[str, torch.Tensor]) -> None:
+    """Write some of them back."""
+    with torch.no_grad():
+        for name, value in net.named_parameters():
+            name = name.removeprefix("module.")
+            if name in weights:
+                value.copy_(weights[name])
 
 
 def changes(parser: argparse.ArgumentParser, pairs: list[str]) -> dict[str, Any]:
