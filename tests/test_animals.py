@@ -135,6 +135,12 @@ def test_settings_that_cannot_run_are_refused(settings, said, made_up):
         AnimalFamilies(**{**SMALL, **settings}).check()
 
 
+def test_an_unknown_learner_is_told_before_data_is_looked_for(monkeypatch):
+    monkeypatch.setattr("mesu.experiments.animals.animals", lambda _: pytest.fail("data was asked for"))
+    with pytest.raises(ValueError, match="there is no learner 'mesa'"):
+        AnimalFamilies(**SMALL, learners=("mesu", "mesa")).check()
+
+
 def test_all_tasks_are_tested_after_each_and_doubt_is_counted_at_the_end(made_up):
     settings = AnimalFamilies(**SMALL, learners=("mesu", "sgd"), sgd_lr=(0.01, 0.003, 0.001), init_scale=(1.0,))
     settings.check()

@@ -293,6 +293,13 @@ def test_settings_that_cannot_run_are_refused(settings, said, made_up):
         SplitCIFAR10(**{**TINY, **settings}).check()
 
 
+@pytest.mark.parametrize("settings", [{"splits": (1, 0)}, {"learners": ("mesa",)}, {"device": "gpu"}])
+def test_a_wrong_argument_is_told_before_data_is_fetched(settings, monkeypatch):
+    monkeypatch.setattr("mesu.experiments.cifar.cifar10", lambda: pytest.fail("data was asked for"))
+    with pytest.raises(ValueError, match=r"splits must be 1 or more, got 0|there is no"):
+        SplitCIFAR10(**{**TINY, **settings}).check()
+
+
 # the hundredth GPU, tensors without numbers, and two that need packages of their own: no machine of ours has them
 @pytest.mark.parametrize("device", ["cuda:99", "meta", "hpu", "vulkan"])
 def test_a_device_that_this_machine_lacks_is_refused_in_a_line(device, made_up):

@@ -24,6 +24,7 @@ from mesu.posterior import Bayesian
 from mesu.rules import checks
 from mesu.streams import Domains, Task
 
+LEARNERS = ("mesu", "mesu-slow", "mesu-weighted", "mesu-paper", "sgd")
 FAMILIES, TASKS = 5, 4
 EXAMPLES = 4  # photographs that the report shows of those a learner is most sure of, and of those it doubts most
 EDGES = np.geomspace(
@@ -58,7 +59,7 @@ class AnimalFamilies:
     features: str = "resnet18"  # resnet18 (made anew, close to the paper's), effnetlite0, or a file of your own
     seeds: int = 50  # draws of species, the paper's in its order
     first_draw: int = 0  # where to begin: from 50 on they are not the paper's, and settings can be chosen on them
-    learners: tuple[str, ...] = ("mesu", "mesu-slow", "mesu-weighted", "mesu-paper", "sgd")  # who takes part
+    learners: tuple[str, ...] = LEARNERS  # who takes part
     epochs: int = 5  # times that each task is shown
     photographs: int = 720  # of each species in an epoch, some of them again
     hidden: int = 64  # hidden units of the one layer
@@ -110,6 +111,9 @@ class AnimalFamilies:
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"{name} must be one or more, all different, got {','.join(map(str, values))!r}")
+        for learner in self.learners:
+            if learner not in LEARNERS:
+                raise no_such(learner)
         if self.slow_lr_mean is not None:
             checks.positive("slow_lr_mean", self.slow_lr_mean)
         if self.first_draw < 0:
@@ -251,4 +255,9 @@ def make_learner(settings: AnimalFamilies, data: Animals, contestant: str, seed:
         return BayesianLearner(posterior, rule, settings.samples)
     if name == "sgd" and number:
         return WeightLearner(net, optim.SGD(net.parameters(), float(number)))
-    raise ValueError(f"there is no learner {contestant!r}: choose from mesu, mesu-slow, mesu-weighted, mesu-paper, sgd")
+    raise no_such(contestant)
+
+
+def no_such(learner: str) -> ValueError:
+    """The error that names those there are."""
+    return ValueError(f"there is no learner {learner!r}: choose from {', '.join(LEARNERS)}")

@@ -105,6 +105,8 @@ class Convolutional:
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"{name} must be one or more, all different, got {','.join(map(str, values))!r}")
+        if min(self.splits) < 1:
+            raise ValueError(f"splits must be 1 or more, got {min(self.splits)!r}")
         check_device(self.device)
         for learner in self.learners:
             make_learner(self, learner, heads=1, seed=0)
