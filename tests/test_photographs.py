@@ -737,8 +737,9 @@ def test_name_is_looked_for_here_in_the_data_folder_and_in_the_cache(arrays, tmp
 def test_own_features_never_stand_in_for_the_published_ones(images, cache, monkeypatch):
     make_features(images)
     monkeypatch.setenv("MESU_DATA", str(cache))
-    with pytest.raises(FileNotFoundError, match=r"Animals .EfficientNet-Lite0. was not found"):
+    with pytest.raises(FileNotFoundError, match=r"Animals .EfficientNet-Lite0. was not found") as refused:
         load(ANIMALS["effnetlite0"])  # as animals("effnetlite0") does, once
+    assert str(refused.value).endswith("mesu data get animals --images FOLDER, then mesu run animals --features FILE")
 
 
 # ---- the command

@@ -47,6 +47,8 @@ _EFFNETLITE0 = {
     "ood_x": Array((287, 1280), "float16", "03c70d7704a9b3f9eceb8561ad0aa0e1512b0a7c3a902df039de058bebd77f48"),
 }
 
+_INSTEAD = "take photographs of your own: mesu data get animals --images FOLDER, then mesu run animals --features FILE"
+
 ANIMALS = {
     "resnet18": Published(
         name="animals-resnet18",
@@ -54,6 +56,7 @@ ANIMALS = {
         what="6,309 photographs of animals as 512 features",
         contents=_RESNET18 | _PHOTOGRAPHS,
         sources=(),
+        instead=_INSTEAD,
     ),
     "effnetlite0": Published(
         name="animals-effnetlite0",
@@ -61,6 +64,7 @@ ANIMALS = {
         what="6,309 photographs of animals as 1,280 features",
         contents=_EFFNETLITE0 | _PHOTOGRAPHS,
         sources=(),
+        instead=_INSTEAD,
     ),
 }
 

@@ -83,6 +83,7 @@ class Published:
     sources: tuple[Source, ...]  # in the order to try them
     ships_with: str | None = None  # a package that mesu needs anyway and that has it: nothing to fetch or keep
     archive: str | None = None  # the file as its makers publish it, which may be put into MESU_DATA too
+    instead: str | None = None  # what serves as well to a user who cannot have it
 
     @property
     def file(self) -> str:
@@ -110,7 +111,8 @@ class Published:
         files = [f"a file {self.file} with the arrays {listed}"] if self.checkable else []
         if self.archive:
             files.append(f"the original archive {self.archive}")
-        return f"Put {', or '.join(files)} into a folder and set MESU_DATA to that folder"
+        instead = f"; or {self.instead}" if self.instead else ""
+        return f"Put {', or '.join(files)} into a folder and set MESU_DATA to that folder{instead}"
 
 
 def times(shape: tuple[int, ...]) -> str:
