@@ -1,0 +1,52 @@
+"""Which doubt tells whales from animals: total, aleatoric or epistemic, of `mesu-slow` and of SGD, on the paper's draws.
+
+    python benchmarks/animals_doubt.py [--features effnetlite0 --start 11 --sgd-lr 0.0001] [--draws 50]
+
+The last column is in how many draws MESU's AUROC is above that of SGD, which has one doubt only: a single network's is all
+aleatoric.
+"""
+
+import argparse
+
+import numpy as np
+from rich.progress import track
+
+from mesu import measures
+from mesu.experiments.animals import AnimalFamilies
+
+KINDS = ("total", "aleatoric", "epistemic")
+
+
+def main() -> None:
+    """Print a row for each kind of doubt."""
+    parser = argparse.ArgumentParser(description="AUROC of whales against animals, by the kind of doubt.")
+    parser.add_argument("--features", default="resnet18")
+    parser.add_argument("--start", type=float, default=4.0, help="init_scale of mesu-slow")
+    parser.add_argument("--sgd-lr", type=float, default=7e-5)
+    parser.add_argument("--draws", type=int, default=50)
+    given = parser.parse_args()
+    settings = AnimalFamilies(features=given.features, slow_init_scale=given.start)
+    draws = track(range(given.draws), description="draws")
+    both = np.array(
+        [[aurocs(settings, name, seed) for name in ("mesu-slow", f"sgd-{given.sgd_lr:g}")] for seed in draws]
+    )
+    mesu, sgd = both[:, 0], both[:, 1, KINDS.index("total")]
+    print(f"SGD at {given.sgd_lr:g}: {sgd.mean():.3f}")
+    print("| doubt of MESU, slow means | AUROC | above SGD |")
+    print("|---|---|---|")
+    for kind, values in zip(KINDS, mesu.T, strict=True):
+        print(f"| {kind} | {values.mean():.3f} | {(values > sgd).sum()} of {given.draws} |")
+
+
+def aurocs(settings: AnimalFamilies, contestant: str, seed: int) -> list[float]:
+    """After the last task, by each kind of doubt."""
+    trial = settings.trial(contestant, seed)
+    for stage in range(settings.stages):
+        for _ in trial.stage(stage):
+            pass
+    inside, outside = (trial.model.predict(x, settings.test_samples) for x in (trial.data.test_x, trial.data.ood_x))
+    return [measures.auroc(getattr(inside, kind).numpy(), getattr(outside, kind).numpy()) for kind in KINDS]
+
+
+if __name__ == "__main__":
+    main()
