@@ -71,7 +71,10 @@ def main() -> None:
             updates += len(order) // settings.batch
             scores = [f"{score(known):.1f}" for known in range(number + 1)]
             print(f"{updates:6,} updates: {', '.join(scores)} %  ({time.process_time() - began:.0f} CPU s)", flush=True)
+        model.net.train(True)  # as the experiment has it: dropout in EWC's Fisher information, and a new Adam for SI
         model.boundary(task.x_train, task.y_train, head=task.head)
+        if given.learner == "si":
+            model.optimizer.inner.state.clear()
         learned = learned or weights_of(model.net)
     if given.put_back:
         for name, prefixes in BACK.items():
