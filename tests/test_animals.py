@@ -219,9 +219,8 @@ def test_on_photographs_the_exact_step_forgets_less_than_the_paper_s_rule_and_sg
         ends[contestant] = {name: score["mean"] for name, score in summarise(table)[contestant].items()}
     assert ends["mesu"]["all_tasks_accuracy"] > 0.93
     assert ends["mesu"]["ood_auroc"] > 0.88
-    assert (
-        ends["mesu-slow"]["all_tasks_accuracy"] > ends["sgd-0.0001"]["all_tasks_accuracy"] + 0.005
-    )  # about SGD's best rate
+    best_sgd = ends["sgd-0.0001"]["all_tasks_accuracy"]  # or about the best
+    assert ends["mesu-slow"]["all_tasks_accuracy"] > best_sgd + 0.005
     assert ends["mesu-slow"]["ood_auroc"] > 0.95
     assert ends["mesu-weighted"]["all_tasks_accuracy"] > 0.94
     assert ends["mesu-weighted"]["ood_auroc"] > ends["mesu"]["ood_auroc"]
