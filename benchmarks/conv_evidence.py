@@ -31,7 +31,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     settings = Run.open(given.run).settings
-    stream = settings.stream()
+    stream = settings.sliced(1)
     model: Any = make_learner(settings, "mesu", len(stream), seed=0)
     before = {pair.name: pair.std.detach().clone() for pair in model.net.pairs()}
     saved = checkpoints.newest(given.run / "checkpoints" / "mesu@1-0", print)

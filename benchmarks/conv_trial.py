@@ -2,7 +2,8 @@
 
     python benchmarks/conv_trial.py --learner mesu --epochs 2 --tasks 1 estimator=weights samples=8
 
-Settings that are not given are those of `mesu run split-cifar10 --scale small`. Images to test are those of the tasks.
+Settings that are not given are those of docs/results/split-cifar10-all-images, with all images of a task: `--scale small` but
+for what `ALL_IMAGES` says. Images to test are those of the tasks.
 
     python benchmarks/conv_trial.py --epochs 6 --tasks 3 --put-back                 # which layer forgets
     python benchmarks/conv_trial.py --epochs 6 --tasks 3 --evidence third=5 --put-back  # and if one learns more of sigma
@@ -25,6 +26,7 @@ from mesu.experiments.cifar import SplitCIFAR10, make_learner
 from mesu.learners import BayesianLearner
 
 LAYERS = {"first": "body.0.", "second": "body.2.", "third": "body.6.", "fourth": "body.8.", "hidden": "body.13."}
+ALL_IMAGES: dict[str, Any] = {"images": None, "lr_std": 132.0, "memory": 20_000_000.0}
 BACK = {name: (prefix,) for name, prefix in LAYERS.items()} | {
     "all convolutions": tuple(prefix for name, prefix in LAYERS.items() if name != "hidden"),
     "all": ("",),
@@ -45,7 +47,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.evidence and given.learner != "mesu":
         parser.error(f"--evidence is for the learner mesu, got {given.learner!r}")
-    settings = dataclasses.replace(SplitCIFAR10(**SplitCIFAR10.scales["small"]), **changes(parser, given.settings))
+    base = SplitCIFAR10(**{**SplitCIFAR10.scales["small"], **ALL_IMAGES})
+    settings = dataclasses.replace(base, **changes(parser, given.settings))
     torch.set_num_threads(1)
     stream = settings.sliced(1)
     model: Any = make_learner(settings, given.learner, len(stream.stream), given.seed)
