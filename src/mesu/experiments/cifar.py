@@ -25,9 +25,9 @@ LEARNERS = ("mesu", "mesu-exact", "ewc", "ewc-online", "si", "adam")
 
 SMOKE = {"images": 400, "epochs": 1, "splits": (1,), "width": 4, "batch": 100, "samples": 2, "test_samples": 2}
 # As many images a class and as many epochs as ten of the paper's eleven tasks have; small batches, since steps count more than
-# what is in them, and half the channels. MESU has a tenth of the paper's start, which is quieter, in a trust region ten times as
-# wide and at rates to match; its memory is longer than the run: from a start that narrow, forgetting widens what evidence has
-# not yet narrowed.
+# what is in them, and half the channels. MESU has a tenth of the paper's start, which is quieter, in a trust region ten times
+# as wide and at rates to match; its memory is longer than the run: from a start that narrow, forgetting widens what evidence
+# has not yet narrowed.
 SMALL_EACH = 500  # images of a class
 SMALL = {
     "splits": (1, 16),
