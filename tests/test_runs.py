@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from torch import nn
 
 import mesu
 from mesu import checkpoints, cli, optim, runs
+from mesu.alone import alone
 from mesu.checkpoints import Checkpoint, Damaged, replacing
 from mesu.data import digits
 from mesu.experiments import EXPERIMENTS, PermutedDigits
@@ -352,6 +354,50 @@ def test_a_lost_worker_is_said(start, tmp_path, long_table):
     os.kill(workers_of(command.process)[0], signal.SIGKILL)
     assert command.wait() == 2
     assert f"a worker process was killed, perhaps for lack of memory: `mesu resume {run.folder}" in command.said
+
+
+def ended(process):
+    """Whether a process is gone, or is dead and nobody has asked for its exit code."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True).stdout
+    return state.strip()[:1] in ("", "Z")
+
+
+def test_workers_end_with_a_run_of_which_only_the_main_process_is_killed(start, tmp_path, long_table):
+    command, run = begun(start, ENDLESS, tmp_path, workers=2)
+    command.until(lambda: run.stages_done() > 2)
+    workers = workers_of(command.process)
+    assert len(workers) == 2
+    os.kill(command.process, signal.SIGKILL)
+    assert command.wait() == -signal.SIGKILL
+    deadline = time.monotonic() + 60  # they take half a second
+    while not all(map(ended, workers)):
+        assert time.monotonic() < deadline, "workers go on without their run"
+        time.sleep(0.05)
+    done = run.stages_done()
+    assert_first_rows(run, "mesu", long_table)
+    time.sleep(0.1)
+    assert run.stages_done() == done
+
+
+def test_a_run_that_somebody_is_at_work_on_is_refused(tmp_path, capfd):
+    run = Run.create(replace(TINY, learners=("sgd",)), tmp_path)
+    with alone(run.folder):
+        said = refused(capfd, "resume", run.folder, "--workers", 1)
+    assert f"another process is at work on {run.folder}: wait until it is done, or stop it first" in said
+    assert not (run.folder / "table.parquet").exists()
+
+
+def test_who_resumes_waits_for_a_worker_that_is_not_gone_yet(tmp_path, monkeypatch):
+    run, begun = Run.create(replace(TINY, learners=("sgd",)), tmp_path), threading.Event()
+    monkeypatch.setattr(runs, "_learn", lambda *_: begun.set())
+    own = run.checkpoint_folder("sgd", 0)
+    own.mkdir(parents=True)
+    with alone(own):
+        thread = threading.Thread(target=runs._execute_part, args=(run.folder, "sgd", 0))
+        thread.start()
+        assert not begun.wait(0.3)
+    assert begun.wait(60)
+    thread.join()
 
 
 def test_workers_side_by_side_give_the_same_table(tmp_path):

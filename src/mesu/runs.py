@@ -16,6 +16,7 @@ Files are written aside and moved into place, so a kill leaves a folder that `re
 import hashlib
 import io
 import json
+import os
 import platform
 import sys
 import time
@@ -34,6 +35,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from PIL import Image
 
 from mesu import checkpoints
+from mesu.alone import alone, end_with
 from mesu.checkpoints import Checkpoint, remove_leftovers, replacing
 from mesu.experiments import EXPERIMENTS
 from mesu.experiments.table import as_table
@@ -167,29 +169,36 @@ class Run:
         return found
 
     def execute(self, workers: int) -> pl.DataFrame:
-        """Do what is not done yet, `workers` jobs at a time, and write the table."""
+        """Do what is not done yet, `workers` jobs at a time, and write the table.
+
+        Raises:
+            ValueError: if `workers` is below 1, if one of them was killed, or if another process is at work on this run.
+        """
         check_workers(workers)
-        for folder in (self.folder, self.folder / "parts"):
-            remove_leftovers(folder)
-        missing = [job for job in self.jobs if not _readable(self.part(*job))]
-        # the slow ones first, so that the cores finish together
-        missing.sort(key=lambda job: not job[0].startswith(("mesu", "foo-vb")))
-        if workers == 1 or len(missing) == 1:
-            for job in missing:
-                _execute_part(self.folder, *job)
-        elif missing:
-            try:
-                joblib.Parallel(n_jobs=workers)(joblib.delayed(_execute_part)(self.folder, *job) for job in missing)
-            except TerminatedWorkerError as error:
-                raise ValueError(
-                    f"a worker process was killed, perhaps for lack of memory: `mesu resume {self.folder} --workers 1` goes on"
-                ) from error
-        table = pl.concat([_read_table(self.part(*job)) for job in self.jobs])
-        _write_table(self.folder / "table.parquet", table)
-        times = {f"{name}-{seed}": _seconds(self.part(name, seed)) for name, seed in self.jobs}
-        with replacing(self.folder / "times.json") as path:
-            path.write_text(json.dumps(times, indent=2) + "\n")
-        return table
+        with alone(self.folder):
+            for folder in (self.folder, self.folder / "parts"):
+                remove_leftovers(folder)
+            missing = [job for job in self.jobs if not _readable(self.part(*job))]
+            # the slow ones first, so that the cores finish together
+            missing.sort(key=lambda job: not job[0].startswith(("mesu", "foo-vb")))
+            if workers == 1 or len(missing) == 1:
+                for job in missing:
+                    _execute_part(self.folder, *job)
+            elif missing:
+                try:
+                    of_ours = joblib.delayed(_execute_in_worker)
+                    joblib.Parallel(n_jobs=workers)(of_ours(os.getpid(), self.folder, *job) for job in missing)
+                except TerminatedWorkerError as error:
+                    raise ValueError(
+                        "a worker process was killed, perhaps for lack of memory: "
+                        f"`mesu resume {self.folder} --workers 1` goes on"
+                    ) from error
+            table = pl.concat([_read_table(self.part(*job)) for job in self.jobs])
+            _write_table(self.folder / "table.parquet", table)
+            times = {f"{name}-{seed}": _seconds(self.part(name, seed)) for name, seed in self.jobs}
+            with replacing(self.folder / "times.json") as path:
+                path.write_text(json.dumps(times, indent=2) + "\n")
+            return table
 
 
 def check_workers(workers: int) -> None:
@@ -217,10 +226,16 @@ def make_folder(folder: Path) -> None:
 
 
 def _execute_part(folder: Path, contestant: str, seed: int) -> None:
-    """Take one contestant with one seed through the stages it has not done; runs in a worker process."""
+    """Take one contestant with one seed through the stages it has not done."""
     run = Run(folder)
     settings = run.settings
     own = run.checkpoint_folder(contestant, seed)
+    make_folder(own)
+    with alone(own, wait=True):  # a worker whose run was killed may take a moment to end
+        _learn(run, settings, own, contestant, seed)
+
+
+def _learn(run: Run, settings: Any, own: Path, contestant: str, seed: int) -> None:
     remove_leftovers(own)
     trial = settings.trial(contestant, seed)
     complaints: list[str] = []
@@ -245,6 +260,12 @@ def _execute_part(folder: Path, contestant: str, seed: int) -> None:
     with replacing(run.part(contestant, seed).with_suffix(".seconds")) as path:
         path.write_text(f"{done.seconds:.3f}\n")
     _write_table(run.part(contestant, seed), as_table(done.rows))
+
+
+def _execute_in_worker(parent: int, folder: Path, contestant: str, seed: int) -> None:
+    """`_execute_part` in a process of its own, which ends with the one that started it."""
+    end_with(parent)
+    _execute_part(folder, contestant, seed)
 
 
 def _say(text: str) -> None:

@@ -1,0 +1,63 @@
+"""One process at a time on a folder, and workers that end with the process that started them.
+
+Where only the main process of a run is killed (by a scheduler, by the system for lack of memory, by hand), its workers would go
+on learning and writing, beside those of whoever resumes the run.
+"""
+
+import functools
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows: two processes on one folder are not told apart there
+    fcntl = None  # type: ignore[assignment]
+
+EVERY = 0.5  # seconds between two looks at the parent
+
+
+@contextmanager
+def alone(folder: Path, wait: bool = False) -> Iterator[None]:
+    """Hold a folder until the block, or the process, ends, however it ends; file systems without locks let everybody in.
+
+    Args:
+        folder: What to hold; nothing is written to it.
+        wait: Wait for somebody else to let go of it, instead of refusing.
+
+    Raises:
+        ValueError: if another process holds it, and it is not to be waited for.
+    """
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            raise ValueError(
+                f"another process is at work on {folder}: wait until it is done, or stop it first"
+            ) from error
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(handle)  # which lets go of it
+
+
+@functools.cache  # one thread a process, however many jobs it gets
+def end_with(parent: int) -> None:
+    """End this process soon after the process `parent`, which started it, has ended."""
+    if os.getpid() == parent:
+        return
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(EVERY)
+        os._exit(1)
+
+    threading.Thread(target=look, daemon=True).start()
