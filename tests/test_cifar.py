@@ -14,9 +14,9 @@ from mesu.data import Dataset
 from mesu.experiments import cifar as experiment
 from mesu.experiments.cifar import CIFAR, LEARNERS, SplitCIFAR10, make_learner
 from mesu.experiments.conv_net import ConvNet
-from mesu.experiments.table import as_table, summarise
+from mesu.experiments.table import Row, as_table, summarise
 from mesu.learners.weights import fisher_diagonal
-from mesu.report.cifar import cifar_panels
+from mesu.report.cifar import _way, cifar_panels
 from mesu.report.panels import overview
 from mesu.streams import FirstExamples, InTurn, MultiHead, Splits
 
@@ -325,3 +325,17 @@ def test_an_absent_device_is_an_error_of_the_command(made_up, tmp_path, monkeypa
     assert said.startswith("error: device 'cuda' cannot be used here")
     assert said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_way_of_slices_is_the_mean_of_a_turn_of_all_tasks_and_of_whole_tasks_each_of_them():
+    def row(splits, seed, piece, on_task, value):
+        return Row("split-cifar10", f"adam@{splits}", seed, 10 * (piece + 1), piece, on_task, "task_accuracy", value)
+
+    slices = [row(2, seed, piece, piece % 2, 0.1 * piece + 0.2 * seed) for seed in (0, 1) for piece in range(4)]
+    others = [row(2, 0, 3, 0, 0.9), row(1, 0, 1, 0, 0.9)]  # old tasks, asked again at the end
+    whole = [row(1, 0, 0, 0, 0.5), row(1, 0, 1, 1, 0.7)]
+    table = as_table([*slices, *others, *whole])
+    for contestant, steps, values in (("adam@2", [20, 40], [0.15, 0.35]), ("adam@1", [10, 20], [0.5, 0.7])):
+        where, way = _way(table, contestant)
+        assert where.tolist() == steps
+        np.testing.assert_allclose(way, values)
