@@ -1,6 +1,10 @@
 """The convolutional experiments: the network, its heads, its learners, and a run that is put down in the middle of a task."""
 
 import copy
+import json
+import runpy
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -339,3 +343,23 @@ def test_the_way_of_slices_is_the_mean_of_a_turn_of_all_tasks_and_of_whole_tasks
         where, way = _way(table, contestant)
         assert where.tolist() == steps
         np.testing.assert_allclose(way, values)
+
+
+def test_the_pages_have_the_settings_that_are_said():
+    root = Path(__file__).parents[1]
+    pages, trial = root / "docs" / "results", runpy.run_path(str(root / "benchmarks" / "conv_trial.py"))
+    of_small, of_all = (
+        json.loads((pages / name / "settings.json").read_text())["settings"]
+        for name in ("split-cifar10", "split-cifar10-all-images")
+    )
+    small = json.loads(json.dumps(asdict(SplitCIFAR10(**SplitCIFAR10.scales["small"]))))
+    assert of_small == {**small, "seeds": 2}
+    assert of_all == {**small, **trial["ALL_IMAGES"], "epochs": 16, "seeds": 2}
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+@pytest.mark.parametrize("splits", ["1", "1,16", "2,4,8"])
+def test_splits_are_given_with_commas_at_every_scale(scale, splits, capfd):
+    with pytest.raises(SystemExit):
+        cli.main(["run", "split-cifar10", "--scale", scale, "--splits", splits, "--learners", "nobody"])
+    assert "there is no learner 'nobody'" in capfd.readouterr().err

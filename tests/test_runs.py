@@ -387,17 +387,20 @@ def test_a_run_that_somebody_is_at_work_on_is_refused(tmp_path, capfd):
     assert not (run.folder / "table.parquet").exists()
 
 
-def test_who_resumes_waits_for_a_worker_that_is_not_gone_yet(tmp_path, monkeypatch):
-    run, begun = Run.create(replace(TINY, learners=("sgd",)), tmp_path), threading.Event()
+def test_who_resumes_waits_for_a_worker_that_is_not_gone_yet(tmp_path, monkeypatch, capfd):
+    run, asked, begun = Run.create(replace(TINY, learners=("sgd",)), tmp_path), threading.Event(), threading.Event()
     monkeypatch.setattr(runs, "_learn", lambda *_: begun.set())
+    monkeypatch.setattr(runs, "alone", lambda *given, **how: (asked.set(), alone(*given, **how))[1])
     own = run.checkpoint_folder("sgd", 0)
     own.mkdir(parents=True)
     with alone(own):
         thread = threading.Thread(target=runs._execute_part, args=(run.folder, "sgd", 0))
         thread.start()
+        assert asked.wait(60)
         assert not begun.wait(0.3)
     assert begun.wait(60)
     thread.join()
+    assert f"waiting for another process, which is at work on {own}" in capfd.readouterr().err
 
 
 def test_workers_side_by_side_give_the_same_table(tmp_path):

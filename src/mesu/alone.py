@@ -6,6 +6,7 @@ on learning and writing, beside those of whoever resumes the run.
 
 import functools
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -37,11 +38,14 @@ def alone(folder: Path, wait: bool = False) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ValueError(
-                f"another process is at work on {folder}: wait until it is done, or stop it first"
-            ) from error
+            if not wait:
+                raise ValueError(
+                    f"another process is at work on {folder}: wait until it is done, or stop it first"
+                ) from error
+            print(f"mesu: waiting for another process, which is at work on {folder}", file=sys.stderr, flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
         except OSError:
             pass
         yield

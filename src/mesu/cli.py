@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import tyro
 from rich.console import Console
@@ -241,10 +241,10 @@ def main(arguments: list[str] | None = None) -> None:
 
     @registry.primitive_rule
     def comma_separated(info: PrimitiveTypeInfo):  # --learners mesu,sgd --memory 300000,inf
-        kinds: dict[Any, type] = {tuple[str, ...]: str, tuple[float, ...]: float, tuple[int, ...]: int}
-        if info.type not in kinds:
+        kind, *rest = get_args(info.type) or (None,)
+        # by its parts: tyro may hand on typing.Tuple[int, ...], which is not equal to tuple[int, ...]
+        if get_origin(info.type) is not tuple or kind not in (str, float, int) or rest != [...]:
             return None
-        kind = kinds[info.type]
         return PrimitiveConstructorSpec(
             nargs=1,
             metavar="A,B,...",

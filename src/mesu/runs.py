@@ -187,7 +187,7 @@ class Run:
             elif missing:
                 try:
                     of_ours = joblib.delayed(_execute_in_worker)
-                    joblib.Parallel(n_jobs=workers)(of_ours(os.getpid(), self.folder, *job) for job in missing)
+                    joblib.Parallel(workers, backend="loky")(of_ours(os.getpid(), self.folder, *job) for job in missing)
                 except TerminatedWorkerError as error:
                     raise ValueError(
                         "a worker process was killed, perhaps for lack of memory: "

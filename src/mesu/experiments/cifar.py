@@ -28,7 +28,7 @@ SMOKE = {"images": 400, "epochs": 1, "splits": (1,), "width": 4, "batch": 100, "
 # what is in them, and half the channels. MESU has a tenth of the paper's start, which is quieter, in a trust region ten times
 # as wide and at rates to match; its memory is longer than the run: from a start that narrow, forgetting widens what evidence
 # has not yet narrowed.
-SMALL_EACH = 500  # images of a class
+SMALL_EACH = 500  # images of a class, about: the first of a task are taken as they come
 SMALL = {
     "splits": (1, 16),
     "epochs": 60,
