@@ -364,7 +364,7 @@ def ended(process):
 
 def test_workers_end_with_a_run_of_which_only_the_main_process_is_killed(start, tmp_path, long_table):
     command, run = begun(start, ENDLESS, tmp_path, workers=2)
-    command.until(lambda: run.stages_done() > 2)
+    command.until(lambda: stages_of(run, "mesu") > 2)
     workers = workers_of(command.process)
     assert len(workers) == 2
     os.kill(command.process, signal.SIGKILL)

@@ -229,15 +229,16 @@ def _execute_part(folder: Path, contestant: str, seed: int) -> None:
     """Take one contestant with one seed through the stages it has not done."""
     run = Run(folder)
     settings = run.settings
+    trial = settings.trial(contestant, seed)
     own = run.checkpoint_folder(contestant, seed)
     make_folder(own)
     with alone(own, wait=True):  # a worker whose run was killed may take a moment to end
-        _learn(run, settings, own, contestant, seed)
+        _learn(run, trial, own, contestant, seed)
 
 
-def _learn(run: Run, settings: Any, own: Path, contestant: str, seed: int) -> None:
+def _learn(run: Run, trial: Any, own: Path, contestant: str, seed: int) -> None:
+    settings = run.settings
     remove_leftovers(own)
-    trial = settings.trial(contestant, seed)
     complaints: list[str] = []
     done = checkpoints.newest(own, complaints.append) or Checkpoint(0, [], {})
     for complaint in complaints:
