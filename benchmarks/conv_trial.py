@@ -26,7 +26,15 @@ from mesu.experiments.cifar import SplitCIFAR10, make_learner
 from mesu.learners import BayesianLearner
 
 LAYERS = {"first": "body.0.", "second": "body.2.", "third": "body.6.", "fourth": "body.8.", "hidden": "body.13."}
-ALL_IMAGES: dict[str, Any] = {"images": None, "lr_std": 132.0, "memory": 20_000_000.0}
+ALL_IMAGES: dict[str, Any] = {
+    "images": None,
+    "memory": 20_000_000.0,
+    "lr_mean": 80.0,
+    "lr_std": 132.0,
+    "max_step": 0.2,
+    "max_std": None,
+    "init_scale": 0.1,
+}
 BACK = {name: (prefix,) for name, prefix in LAYERS.items()} | {
     "all convolutions": tuple(prefix for name, prefix in LAYERS.items() if name != "hidden"),
     "all": ("",),

@@ -266,6 +266,13 @@ def test_max_step_must_be_positive(max_step, name):
         OPTIMISERS[name](net, max_step=max_step)
 
 
+@given(st.one_of(st.floats(max_value=0), st.sampled_from([nan, inf, "begin", [1]])))
+def test_max_std_must_be_positive(max_std):
+    net = linear_net()
+    with refused(net, "max_std", repr(max_std), "'start'", "None switches it off"):
+        mesu.MESU(net, memory=100, max_std=max_std)
+
+
 @given(st.one_of(st.floats(max_value=2), st.just(nan)))
 def test_tau_must_be_more_than_two_updates(tau):
     net = linear_net()

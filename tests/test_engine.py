@@ -124,9 +124,12 @@ def three_ways(module, sizes, estimator, make, *, samples=2, batch=1, regression
 
 RATES = {"lr_mean": 0.9, "lr_std": 1.1}
 SETTINGS = {"memory": 500, "prior_mean": 0.1, "prior_std": 0.5, **RATES}
+BOUND = 0.2
 RULES = {
     "exact": lambda net: mesu.MESU(net, **SETTINGS),
     "paper": lambda net: mesu.MESU(net, update="paper", max_step=0.2, **SETTINGS),
+    "bounded": lambda net: mesu.MESU(net, max_std=BOUND, **SETTINGS),
+    "paper, bounded": lambda net: mesu.MESU(net, update="paper", max_step=0.2, max_std=BOUND, **SETTINGS),
     "foo-vb": lambda net: mesu.FOOVB(net, **RATES),
 }
 # Hidden layers; widths that leave a part of a vector.
@@ -150,6 +153,18 @@ WIDTHS = {
 def test_posterior_rules_learn_the_same_both_ways(rule, estimator, depth, bias):
     module = lively(perceptron(DEPTHS[depth], bias))
     mine, theirs, _ = three_ways(module, DEPTHS[depth], estimator, RULES[rule], at_once=estimator == "local")
+    assert apart(mine, theirs) < 1e-9
+    if "bounded" in rule:
+        stds = [p.detach() for p in theirs if float(p.detach().min()) > 0]
+        assert max(float(std.max()) for std in stds) == pytest.approx(BOUND)  # the bound was met
+
+
+@pytest.mark.parametrize("estimator", ["local", "weights"])
+def test_a_bound_below_the_start_holds_from_the_first_update_both_ways(estimator):
+    def make(net):
+        return mesu.MESU(net, max_std=0.1, **SETTINGS)  # sigma starts from 0.12
+
+    mine, theirs, _ = three_ways(lively(perceptron(DEPTHS[1])), DEPTHS[1], estimator, make, at_once=estimator == "local")
     assert apart(mine, theirs) < 1e-9
 
 

@@ -138,6 +138,57 @@ def test_max_step_bounds_both_moves_in_sigmas(make):
     assert stds[1].tolist() == pytest.approx([0.45, 0.55, 0.5 * ((1 + h**2) ** 0.5 - h)])
 
 
+@pytest.mark.parametrize("update", ["exact", "paper"])
+def test_max_std_bounds_sigma_and_nothing_else(update):
+    means, stds, slopes = [0.3, -0.2, 0.1], [0.5, 0.5, 0.4], [-0.4, 0.4, -0.1]
+    free, bounded = (one_pair(means, stds, [0.2, 0.1, -0.3], slopes) for _ in range(2))
+    mesu.MESU([free], memory=100, update=update).step()
+    mesu.MESU([bounded], memory=100, update=update, max_std=0.5).step()
+    assert free[1][0] > 0.5 > free[1][1] > free[1][2] - 0.1  # noise alone would have widened the first
+    assert bounded[1].tolist() == [0.5, *free[1][1:].tolist()]
+    assert torch.equal(free[0], bounded[0])
+
+
+def test_a_negative_sigma_is_refused_with_a_bound_too():
+    pair = one_pair([0.0], [0.5], [0.0], [100.0])
+    with pytest.raises(mesu.StepRefused):
+        mesu.MESU([pair], memory=100, update="paper", max_std=0.5).step()
+
+
+def test_max_std_start_is_what_each_parameter_starts_from():
+    net = mesu.Bayesian(nn.Sequential(nn.Linear(9, 4), nn.ReLU(), nn.Linear(4, 2)), seed=0)
+    starts = [float(pair.std.detach().max()) for pair in net.pairs()]
+    assert len(set(starts)) == 2  # of the layers
+    opt = mesu.MESU(net, memory=100, max_std="start", lr_std=30.0)
+    assert [group["max_std"] for group in opt.param_groups] == starts
+    assert [group["names"] for group in opt.param_groups] == [[pair.name] for pair in net.pairs()]
+    learn_noise(net, opt)
+    assert all(float(pair.std.detach().max()) <= start for pair, start in zip(net.pairs(), starts, strict=True))
+    other = mesu.Bayesian(nn.Sequential(nn.Linear(9, 4), nn.ReLU(), nn.Linear(4, 2)), seed=0)
+    learn_noise(other, mesu.MESU(other, memory=100, lr_std=30.0))
+    assert any(float(pair.std.detach().max()) > start for pair, start in zip(other.pairs(), starts, strict=True))
+
+
+def learn_noise(net, opt):
+    torch.manual_seed(0)
+    for _ in range(30):
+        net.nll(torch.randn(1, 9), torch.randint(2, (1,)), samples=1).backward()
+        opt.step()
+        opt.zero_grad()
+
+
+def test_what_was_saved_without_a_bound_is_restored_without_one():
+    net = small_net()
+    opt = mesu.MESU(net, memory=100)
+    saved = opt.state_dict()
+    for group in saved["param_groups"]:
+        del group["max_std"]
+    again = mesu.MESU(net, memory=50, max_std=0.1)
+    again.load_state_dict(saved)
+    assert again.param_groups[0]["max_std"] is None
+    learn(net, again, 2)
+
+
 # -- saved, copied, pickled -------------------------------------------------------------------------------------------
 
 

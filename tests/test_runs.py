@@ -341,6 +341,17 @@ def test_stopped_from_the_keyboard_it_says_how_to_go_on(workers, start, tmp_path
     assert_first_rows(run, "mesu", long_table)
 
 
+@pytest.mark.parametrize("stages", [0, 2])  # while its workers begin, and when they are at work
+def test_stopped_alone_it_does_not_wait_for_its_workers(stages, start, tmp_path, long_table):
+    command, run = begun(start, ENDLESS, tmp_path, workers=2)
+    command.until(lambda: len(workers_of(command.process)) == 2 and stages_of(run, "mesu") >= stages)
+    workers = workers_of(command.process)
+    os.kill(command.process, signal.SIGINT)  # not the group, as a terminal would
+    assert command.wait() == 130, command.said
+    assert f"stopped: `mesu resume {run.folder}` finishes it" in command.said
+    assert all(map(ended, workers))
+
+
 def workers_of(process):
     command = ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout

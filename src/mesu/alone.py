@@ -1,10 +1,11 @@
 """One process at a time on a folder, and workers that end with the process that started them.
 
 Where only the main process of a run is killed (by a scheduler, by the system for lack of memory, by hand), its workers would go
-on learning and writing, beside those of whoever resumes the run.
+on learning and writing, beside those of whoever resumes the run. Where it alone is interrupted, it would wait for them.
 """
 
 import functools
+import multiprocessing
 import os
 import sys
 import threading
@@ -51,6 +52,13 @@ def alone(folder: Path, wait: bool = False) -> Iterator[None]:
         yield
     finally:
         os.close(handle)  # which lets go of it
+
+
+def end_workers() -> None:
+    """End the worker processes of this one, whatever they are doing: what they have done is on disk."""
+    for child in multiprocessing.active_children():
+        if "loky" in type(child).__module__:  # joblib's; a program that runs experiments may have others
+            child.kill()
 
 
 @functools.cache  # one thread a process, however many jobs it gets

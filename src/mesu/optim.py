@@ -113,6 +113,9 @@ class MESU(PosteriorOptimizer):
         max_step: Trust region: the furthest that a mean or sigma may move in one step, in sigmas. ``"auto"`` is 1 for the
             exact form, where few samples or sharp targets could otherwise throw weights about, and off for the paper's.
             None is off.
+        max_std: The widest that a sigma may become; ``"start"`` is the widest that its parameter has now, which puts every
+            parameter in a group of its own; None is off. Where sigma's gradient is mostly noise (convolutions, few
+            samples, a high `lr_std`), that noise alone makes some sigmas grow without end.
         foreach: False runs the rule one parameter at a time; otherwise a group goes through it as one vector.
 
     Example:
@@ -134,6 +137,7 @@ class MESU(PosteriorOptimizer):
         lr_std: float = 1.0,
         update: str = "exact",
         max_step: float | str | None = "auto",
+        max_std: float | str | None = None,
         foreach: bool | None = None,
     ) -> None:
         defaults = {
@@ -144,19 +148,30 @@ class MESU(PosteriorOptimizer):
             "lr_std": lr_std,
             "update": update,
             "max_step": max_step,
+            "max_std": max_std,
         }
         super().__init__(params, defaults, foreach)
 
     def add_param_group(self, param_group: dict) -> None:
-        """As for every rule; says what ``max_step="auto"`` is for the group's update."""
+        """As for every rule; says what ``max_step="auto"`` is for the group's update, ``max_std="start"`` for its sigmas."""
         settings = {**self.defaults, **param_group}
         if settings["max_step"] == "auto":
             param_group = {**param_group, "max_step": SAFE_STEP if settings["update"] == "exact" else None}
-        super().add_param_group(param_group)
+        if settings["max_std"] == "start":
+            for pair in _named_pairs(param_group["params"]):
+                super().add_param_group({**param_group, "params": [pair], "max_std": float(pair.std.detach().max())})
+        else:
+            super().add_param_group(param_group)
+
+    def __setstate__(self, state: dict) -> None:
+        """As for every rule; what was saved before there was a `max_std` had none."""
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("max_std", None)
 
     def rule(self, q, g, group):
         """Eq. 9-10, or their closed form."""
-        names = ("memory", "prior_mean", "prior_std", "lr_mean", "lr_std", "max_step")
+        names = ("memory", "prior_mean", "prior_std", "lr_mean", "lr_std", "max_step", "max_std")
         c = rules.mesu.constants(**{name: group[name] for name in names})
         if group["update"] == "exact":
             return rules.mesu.exact(q, g, c)

@@ -35,7 +35,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from PIL import Image
 
 from mesu import checkpoints
-from mesu.alone import alone, end_with
+from mesu.alone import alone, end_with, end_workers
 from mesu.checkpoints import Checkpoint, remove_leftovers, replacing
 from mesu.experiments import EXPERIMENTS
 from mesu.experiments.table import as_table
@@ -188,17 +188,29 @@ class Run:
                 try:
                     of_ours = joblib.delayed(_execute_in_worker)
                     joblib.Parallel(workers, backend="loky")(of_ours(os.getpid(), self.folder, *job) for job in missing)
-                except TerminatedWorkerError as error:
-                    raise ValueError(
-                        "a worker process was killed, perhaps for lack of memory: "
-                        f"`mesu resume {self.folder} --workers 1` goes on"
-                    ) from error
+                except BaseException as error:
+                    end_workers()  # if this process alone was stopped, it would wait for them
+                    if _interrupted(error):
+                        raise KeyboardInterrupt from error
+                    if isinstance(error, TerminatedWorkerError):
+                        raise ValueError(
+                            "a worker process was killed, perhaps for lack of memory: "
+                            f"`mesu resume {self.folder} --workers 1` goes on"
+                        ) from error
+                    raise
             table = pl.concat([_read_table(self.part(*job)) for job in self.jobs])
             _write_table(self.folder / "table.parquet", table)
             times = {f"{name}-{seed}": _seconds(self.part(name, seed)) for name, seed in self.jobs}
             with replacing(self.folder / "times.json") as path:
                 path.write_text(json.dumps(times, indent=2) + "\n")
             return table
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether an error is a stop from the keyboard, or came of one."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def check_workers(workers: int) -> None:

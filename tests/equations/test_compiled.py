@@ -31,7 +31,7 @@ def posterior_settings(name, max_step):
     if name == "newton":
         return [newton.constants(0.05, 100.0, prior_mean=0.2, prior_std=0.7, max_step=max_step)]
     forgetful = mesu.constants(300.0, prior_mean=0.2, prior_std=0.7, lr_mean=1.5, lr_std=120.0, max_step=max_step)
-    return [forgetful, mesu.constants(inf, max_step=max_step)]
+    return [forgetful, forgetful._replace(max_std=0.05), mesu.constants(inf, max_step=max_step)]
 
 
 def assert_same(scalar, tensor):

@@ -63,6 +63,7 @@ def _callable_from_rules(function: Callable, number: Callable) -> None:
 _callable_from_rules(rules.bounds.trust_region, lambda old, new, max_step: old[0])
 _callable_from_rules(rules.bounds.within, lambda step, max_step: step)
 _callable_from_rules(rules.bounds.near, lambda new, std, max_step: new)
+_callable_from_rules(rules.bounds.narrow, lambda std, max_std: std)
 _callable_from_rules(rules.mesu.solve, lambda q, g, c: q[0])
 for _file in (rules.ewc, rules.ewc_online, rules.si, rules.si_per_task):
     _callable_from_rules(_file.penalised, lambda w, g, state, c: w)

@@ -181,7 +181,8 @@ class PosteriorEngine:
             self._work = {key: shape.work(*key)}
         layout = shape.network(self.batch, self.samples, precision)
         constants = self._constants(dtype)
-        idle = constants._replace(lr_mean=dtype(0), lr_std=dtype(0))
+        wide = None if constants.max_std is None else dtype(np.inf)
+        idle = constants._replace(lr_mean=dtype(0), lr_std=dtype(0), max_std=wide)
         work = self._work[key]
         for left in (
             work.q,
@@ -246,7 +247,7 @@ class PosteriorEngine:
         if isinstance(self.optimizer, optim.FOOVB):
             names = ("lr_mean", "lr_std", "max_step")
             return _typed(_Plain, rules.foovb.constants(**{n: group[n] for n in names}), dtype)
-        names = ("memory", "prior_mean", "prior_std", "lr_mean", "lr_std", "max_step")
+        names = ("memory", "prior_mean", "prior_std", "lr_mean", "lr_std", "max_step", "max_std")
         kind = {"exact": _Exact, "paper": _Paper}[group["update"]]
         return _typed(kind, rules.mesu.constants(**{n: group[n] for n in names}), dtype)
 

@@ -25,9 +25,9 @@ LEARNERS = ("mesu", "mesu-exact", "ewc", "ewc-online", "si", "adam")
 
 SMOKE = {"images": 400, "epochs": 1, "splits": (1,), "width": 4, "batch": 100, "samples": 2, "test_samples": 2}
 # As many images a class and as many epochs as ten of the paper's eleven tasks have; small batches, since steps count more than
-# what is in them, and half the channels. MESU has a tenth of the paper's start, which is quieter, in a trust region ten times
-# as wide and at rates to match; its memory is longer than the run: from a start that narrow, forgetting widens what evidence
-# has not yet narrowed.
+# what is in them, and half the channels. MESU has three tenths of the paper's start, which is quieter, in a trust region that
+# is wider by as much and at rates to match; its memory is longer than the run: from a start that narrow, forgetting widens what
+# evidence has not yet narrowed. One sample of twenty images says little of sigma: no sigma may grow beyond its start.
 SMALL_EACH = 500  # images of a class, about: the first of a task are taken as they come
 SMALL = {
     "splits": (1, 16),
@@ -37,11 +37,12 @@ SMALL = {
     "estimator": "local",
     "samples": 1,
     "test_samples": 4,
-    "memory": 60_000_000,
-    "lr_mean": 80.0,
-    "lr_std": 400.0,
-    "max_step": 0.2,
-    "init_scale": 0.1,
+    "memory": 33_000_000,
+    "lr_mean": 36.0,
+    "lr_std": 220.0,
+    "max_step": 0.07,
+    "max_std": "start",
+    "init_scale": 0.3,
     "exact_init_scale": 0.1,
     "exact_lr_mean": 80.0,
 }
@@ -66,6 +67,7 @@ class Convolutional:
     lr_mean: float = 5.0  # rate of its means
     lr_std: float = 132.0  # rate of its sigmas: 66 in the paper's table, where the half is left out
     max_step: float | None = 0.02  # its trust region, which the paper does not mention
+    max_std: float | str | None = 1.0  # its widest sigma, as in the published run; start is what each layer starts from
     init_scale: float = 1.0  # its start, times the paper's 1/(2 sqrt(fan_out))
     exact_init_scale: float = 0.24  # start of mesu-exact, which has neither rates nor clip, times 1/(2 sqrt(fan_out))
     exact_lr_mean: float = 1.0  # its rate of the means
@@ -268,7 +270,11 @@ def make_learner(settings: Convolutional, name: str, heads: int, seed: int) -> L
         scale = settings.init_scale if name == "mesu" else settings.exact_init_scale
         posterior = Bayesian(net, estimator=settings.estimator, init="cifar", init_scale=scale, seed=seed)
         posterior = posterior.to(settings.device)
-        shared: dict[str, Any] = {"memory": settings.memory, "prior_std": settings.prior_std}
+        shared: dict[str, Any] = {
+            "memory": settings.memory,
+            "prior_std": settings.prior_std,
+            "max_std": settings.max_std,
+        }
         if name == "mesu":
             published = {"lr_mean": settings.lr_mean, "lr_std": settings.lr_std, "max_step": settings.max_step}
             rule = optim.MESU(posterior, **shared, **published, update="paper")

@@ -1,7 +1,11 @@
-"""The trust region: how far one step may move a mean or a sigma, in sigmas.
+"""How far one step may move a weight, and how wide it may become.
 
-The published runs on photographs and conv nets clip both updates to +-max_step * sigma; the paper does not mention it. With
-``max_step < 1`` no step can make sigma negative. ``max_step=None`` is off.
+The trust region, in sigmas: the published runs on photographs and conv nets clip both updates to +-max_step * sigma; the paper
+does not mention it. With ``max_step < 1`` no step can make sigma negative. ``max_step=None`` is off.
+
+The widest sigma: sigma's gradient is an estimate, and where it is poor (few samples, small batches, a high rate) its noise
+alone makes some sigmas grow, step upon step, until the weight is thrown about by its own rate. ``max_std`` ends that; the
+published runs have it too (1 on CIFAR, 0.1 on the animals). ``max_std=None`` is off.
 """
 
 from mesu.rules.gaussian import Gaussian
@@ -20,6 +24,13 @@ def near(new, std, max_step):
     if max_step is None:
         return new
     return between(new, (1.0 - max_step) * std, (1.0 + max_step) * std)
+
+
+def narrow(std, max_std):
+    """A sigma, at most the widest that is allowed."""
+    if max_std is None:
+        return std
+    return between(std, -max_std, max_std)  # a sigma that went negative stays so, and is refused
 
 
 def trust_region(old, new, max_step):

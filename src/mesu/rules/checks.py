@@ -52,6 +52,18 @@ def memory_window(value: float) -> float:
     return float(value)
 
 
+def widest(value: float | None) -> float | None:
+    """`max_std` if it is None (off) or a finite number greater than zero, else `ValueError`."""
+    if value is None:
+        return None
+    try:
+        return positive("max_std", value)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}: give the widest sigma of a weight, or 'start' for what each layer starts from; None switches it off"
+        ) from None
+
+
 def step_limit(value: float | None) -> float | None:
     """`max_step` if it is None (off) or greater than zero, else `ValueError`."""
     if value is None:

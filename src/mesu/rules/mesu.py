@@ -22,7 +22,7 @@ from math import inf
 from typing import NamedTuple
 
 from mesu.rules import checks
-from mesu.rules.bounds import near, within
+from mesu.rules.bounds import narrow, near, within
 from mesu.rules.gaussian import Gaussian
 from mesu.rules.primitives import between, root
 
@@ -39,6 +39,7 @@ class Constants(NamedTuple):
     forget: float  # 1/N, the share of the evidence released by one update
     pull: float  # 1/(N sigma_prior^2), the precision gained back from the prior by one update
     max_step: float | None  # trust region in units of sigma; None is off
+    max_std: float | None  # sigma is never wider; None is off
 
 
 def constants(
@@ -48,6 +49,7 @@ def constants(
     lr_mean: float = 1.0,
     lr_std: float = 1.0,
     max_step: float | None = None,
+    max_std: float | None = None,
 ) -> Constants:
     """Check the settings a user gives and turn them into `Constants`.
 
@@ -71,6 +73,7 @@ def constants(
         forget=0.0 if memory == inf else 1.0 / memory,
         pull=pull,
         max_step=checks.step_limit(max_step),
+        max_std=checks.widest(max_std),
     )
 
 
@@ -80,7 +83,8 @@ def paper(q, g, c):
     d_mean = c.lr_mean * q.std * (g.mean + (q.mean - c.prior_mean) * c.pull)
     # eq. 9: evidence narrows sigma, forgetting widens it again towards the prior's
     d_std = 0.5 * c.lr_std * (q.std * g.std + c.pull * (q.std * q.std) - c.forget)
-    return Gaussian(q.mean - q.std * within(d_mean, c.max_step), q.std - q.std * within(d_std, c.max_step))
+    std = narrow(q.std - q.std * within(d_std, c.max_step), c.max_std)
+    return Gaussian(q.mean - q.std * within(d_mean, c.max_step), std)
 
 
 def solve(q, g, c):
@@ -94,7 +98,8 @@ def solve(q, g, c):
     h = between(0.5 * c.lr_std * q.std * g.std, -LIMIT, LIMIT)  # a product that overflows is past the limit too
     k = abs(h) + root(h * h + a)
     var = 1.0 / (a + (h + abs(h)) * k)
-    return near(q.std * k * var, q.std, c.max_step), var  # sigma first: small changes then round weight by weight
+    std = near(q.std * k * var, q.std, c.max_step)  # sigma first: small changes then round weight by weight
+    return narrow(std, c.max_std), var
 
 
 def exact(q, g, c):
