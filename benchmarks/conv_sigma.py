@@ -1,6 +1,6 @@
 """What noise does to sigma: MESU on the first task of Split CIFAR-10, with and without a bound on sigma.
 
-    python benchmarks/conv_sigma.py [--seed 2] [--epochs 60] [init_scale=0.1 lr_mean=80 ...]
+    python benchmarks/conv_sigma.py [--seed 2] [init_scale=0.1 lr_mean=80 epochs=30 ...]
 
 Settings that are not given are those of `mesu run split-cifar10 --scale small`. Sigmas are in parts of their start: the lowest
 twentieth of a layer, the middle, the highest twentieth, and the widest of all. With one sample of twenty images sigma's
@@ -12,6 +12,7 @@ import dataclasses
 from typing import Any
 
 import torch
+from conv_trial import changes
 from rich.progress import track
 
 from mesu import measures
@@ -31,29 +32,21 @@ PARTS = torch.tensor([0.05, 0.5, 0.95])
 def main() -> None:
     """Print a table for each bound."""
     parser = argparse.ArgumentParser(description="Sigma after the first task, with and without a bound.")
-    parser.add_argument("settings", nargs="*", help="name=value, numbers, as in mesu run split-cifar10")
+    parser.add_argument("settings", nargs="*", help="name=value, as in mesu run split-cifar10")
     parser.add_argument("--seed", type=int, default=2)
-    parser.add_argument("--epochs", type=int, default=60)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    base = SplitCIFAR10(**{**SplitCIFAR10.scales["small"], "splits": (1,)})
-    names = {field.name for field in dataclasses.fields(base)}
-    changed: dict[str, Any] = {}
-    for pair in given.settings:
-        name, _, value = pair.partition("=")
-        if name not in names or not value:
-            parser.error(f"settings are given as name=value, such as lr_mean=80, got {pair!r}")
-        changed[name] = float(value)
+    settings = SplitCIFAR10(**{**SplitCIFAR10.scales["small"], **changes(parser, given.settings)})
     for bound in ("start", None):
-        show(dataclasses.replace(base, max_std=bound, **changed), given.seed, given.epochs)
+        show(dataclasses.replace(settings, max_std=bound), given.seed)
 
 
-def show(settings: SplitCIFAR10, seed: int, epochs: int) -> None:
+def show(settings: SplitCIFAR10, seed: int) -> None:
     """Train, and print what became of sigma."""
     trial: Any = settings.trial("mesu@1", seed)
     net, task = trial.model.net, settings.sliced(1)[0]
     start = sigmas(net)
-    for epoch in track(range(epochs), description=f"max_std={settings.max_std}"):
+    for epoch in track(range(settings.epochs), description=f"max_std={settings.max_std}"):
         list(trial.stage(epoch))
     net.train(False)
     learned, tested = (

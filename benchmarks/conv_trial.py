@@ -14,9 +14,11 @@ what it knows fades as before: its sigmas narrow as they would after so many tim
 """
 
 import argparse
+import contextlib
 import dataclasses
 import time
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -57,6 +59,8 @@ def main() -> None:
         parser.error(f"--evidence is for the learner mesu, got {given.learner!r}")
     base = SplitCIFAR10(**{**SplitCIFAR10.scales["small"], **ALL_IMAGES})
     settings = dataclasses.replace(base, **changes(parser, given.settings))
+    if given.evidence and settings.max_std == "start":
+        parser.error("--evidence takes no max_std=start: give a number")
     torch.set_num_threads(1)
     stream = settings.sliced(1)
     model: Any = make_learner(settings, given.learner, len(stream.stream), given.seed)
@@ -132,17 +136,21 @@ def put(net: Any, weights: dict[str, torch.Tensor]) -> None:
 
 
 def changes(parser: argparse.ArgumentParser, pairs: list[str]) -> dict[str, Any]:
-    """What the command line changes, in the type that each setting has."""
-    kinds = {field.name: type(field.default) for field in dataclasses.fields(SplitCIFAR10)}
+    """What the command line changes, in a type that each setting has."""
+    kinds = {field.name: get_type_hints(SplitCIFAR10)[field.name] for field in dataclasses.fields(SplitCIFAR10)}
     parsed = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
-        if name not in kinds or kinds[name] not in (int, float, str):
+        if name not in kinds or get_origin(kinds[name]) is tuple:
             parser.error(f"there is no setting {name!r} that can be given here")
-        try:
-            parsed[name] = kinds[name](value)
-        except ValueError:
-            parser.error(f"{name} must be of type {kinds[name].__name__}, got {value!r}")
+        allowed = get_args(kinds[name]) or (kinds[name],)
+        if value == "None" and NoneType in allowed:
+            parsed[name] = None
+        for kind in (kind for kind in allowed if kind is not NoneType):
+            with contextlib.suppress(ValueError):
+                parsed.setdefault(name, kind(value))
+        if name not in parsed:
+            parser.error(f"{name} must be {getattr(kinds[name], '__name__', kinds[name])}, got {value!r}")
     return parsed
 
 

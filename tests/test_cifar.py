@@ -22,6 +22,7 @@ from mesu.experiments.table import Row, as_table, summarise
 from mesu.learners.weights import fisher_diagonal
 from mesu.report.cifar import _way, cifar_panels
 from mesu.report.panels import overview
+from mesu.runs import Run
 from mesu.streams import FirstExamples, InTurn, MultiHead, Splits
 
 TINY = {"width": 2, "batch": 10, "samples": 2, "test_samples": 2, "epochs": 2}
@@ -343,6 +344,16 @@ def test_the_way_of_slices_is_the_mean_of_a_turn_of_all_tasks_and_of_whole_tasks
         where, way = _way(table, contestant)
         assert where.tolist() == steps
         np.testing.assert_allclose(way, values)
+
+
+def test_a_run_from_before_sigma_had_a_bound_goes_on_without_one(tmp_path, made_up):
+    run = Run.create(SplitCIFAR10(**TINY), tmp_path)
+    path = run.folder / "settings.json"
+    saved = json.loads(path.read_text())
+    assert Run.open(run.folder).settings.max_std == 1
+    del saved["settings"]["max_std"]
+    path.write_text(json.dumps(saved))
+    assert Run.open(run.folder).settings.max_std is None
 
 
 def test_the_pages_have_the_settings_that_are_said():

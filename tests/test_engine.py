@@ -164,7 +164,9 @@ def test_a_bound_below_the_start_holds_from_the_first_update_both_ways(estimator
     def make(net):
         return mesu.MESU(net, max_std=0.1, **SETTINGS)  # sigma starts from 0.12
 
-    mine, theirs, _ = three_ways(lively(perceptron(DEPTHS[1])), DEPTHS[1], estimator, make, at_once=estimator == "local")
+    mine, theirs, _ = three_ways(
+        lively(perceptron(DEPTHS[1])), DEPTHS[1], estimator, make, at_once=estimator == "local"
+    )
     assert apart(mine, theirs) < 1e-9
 
 

@@ -16,6 +16,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import joblib.externals.loky as loky
 import numpy as np
 import polars as pl
 import pytest
@@ -24,7 +25,7 @@ from torch import nn
 
 import mesu
 from mesu import checkpoints, cli, optim, runs
-from mesu.alone import alone
+from mesu.alone import alone, end_workers
 from mesu.checkpoints import Checkpoint, Damaged, replacing
 from mesu.data import digits
 from mesu.experiments import EXPERIMENTS, PermutedDigits
@@ -350,6 +351,28 @@ def test_stopped_alone_it_does_not_wait_for_its_workers(stages, start, tmp_path,
     assert command.wait() == 130, command.said
     assert f"stopped: `mesu resume {run.folder}` finishes it" in command.said
     assert all(map(ended, workers))
+
+
+def test_workers_are_ended_whatever_they_do():
+    executor = loky.ProcessPoolExecutor(2)
+    asleep = [executor.submit(time.sleep, 600) for _ in range(2)]
+    workers = list(executor._processes)
+    assert len(workers) == 2
+    end_workers()
+    for future in asleep:
+        with pytest.raises(loky.process_executor.TerminatedWorkerError):
+            future.result(timeout=60)
+    assert all(map(ended, workers))
+
+
+def test_what_came_of_an_interrupt_is_one_and_what_a_caller_handles_is_not():
+    stop, broken = KeyboardInterrupt(), OSError("handle is closed")
+    broken.__context__ = stop
+    assert runs._interrupted(stop, None)
+    assert runs._interrupted(broken, None)
+    assert not runs._interrupted(broken, stop)
+    assert not runs._interrupted(OSError(), None)
+    assert not runs._interrupted(OSError(), stop)
 
 
 def workers_of(process):

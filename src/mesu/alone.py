@@ -58,7 +58,7 @@ def end_workers() -> None:
     """End the worker processes of this one, whatever they are doing: what they have done is on disk."""
     for child in multiprocessing.active_children():
         if "loky" in type(child).__module__:  # joblib's; a program that runs experiments may have others
-            child.kill()
+            child.terminate()
 
 
 @functools.cache  # one thread a process, however many jobs it gets

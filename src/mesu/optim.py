@@ -113,10 +113,10 @@ class MESU(PosteriorOptimizer):
         max_step: Trust region: the furthest that a mean or sigma may move in one step, in sigmas. ``"auto"`` is 1 for the
             exact form, where few samples or sharp targets could otherwise throw weights about, and off for the paper's.
             None is off.
-        max_std: The widest that a sigma may become; ``"start"`` is the widest that its parameter has now, which puts every
-            parameter in a group of its own; None is off. Where sigma's gradient is mostly noise (convolutions, few
-            samples, a high `lr_std`), that noise alone makes some sigmas grow without end.
         foreach: False runs the rule one parameter at a time; otherwise a group goes through it as one vector.
+        max_std: The widest that a sigma may become, whatever the prior's or the trust region; ``"start"`` is the widest that
+            its parameter has now, which puts every parameter in a group of its own; None is off. Where sigma's gradient is
+            mostly noise (convolutions, few samples, a high `lr_std`), that noise alone makes some sigmas grow without end.
 
     Example:
         >>> net = mesu.Bayesian(nn.Linear(4, 3), seed=0)
@@ -137,8 +137,8 @@ class MESU(PosteriorOptimizer):
         lr_std: float = 1.0,
         update: str = "exact",
         max_step: float | str | None = "auto",
-        max_std: float | str | None = None,
         foreach: bool | None = None,
+        max_std: float | str | None = None,
     ) -> None:
         defaults = {
             "memory": memory,
@@ -157,17 +157,23 @@ class MESU(PosteriorOptimizer):
         settings = {**self.defaults, **param_group}
         if settings["max_step"] == "auto":
             param_group = {**param_group, "max_step": SAFE_STEP if settings["update"] == "exact" else None}
-        if settings["max_std"] == "start":
-            for pair in _named_pairs(param_group["params"]):
-                super().add_param_group({**param_group, "params": [pair], "max_std": float(pair.std.detach().max())})
-        else:
+        if not (isinstance(settings["max_std"], str) and settings["max_std"] == "start"):
             super().add_param_group(param_group)
+            return
+        before = len(self.param_groups)
+        try:
+            for pair in _named_pairs(param_group["params"]):
+                start = float(pair.std.detach().max()) if pair.std.numel() else None
+                super().add_param_group({**param_group, "params": [pair], "max_std": start})
+        except Exception:
+            del self.param_groups[before:]  # all of them or none
+            raise
 
     def __setstate__(self, state: dict) -> None:
         """As for every rule; what was saved before there was a `max_std` had none."""
         super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("max_std", None)
+        for settings in (self.defaults, *self.param_groups):
+            settings.setdefault("max_std", None)
 
     def rule(self, q, g, group):
         """Eq. 9-10, or their closed form."""

@@ -98,6 +98,7 @@ class Run:
             raise ValueError(f"{self.folder} is a run of {saved['experiment']!r}, which this version does not know")
         kind: Any = EXPERIMENTS[saved["experiment"]]
         values = {name: tuple(v) if isinstance(v, list) else v for name, v in saved["settings"].items()}
+        values = {**getattr(kind, "unsaid", {}), **values}
         types_of = get_type_hints(kind)
         try:
             settings = kind(**values)
@@ -185,12 +186,13 @@ class Run:
                 for job in missing:
                     _execute_part(self.folder, *job)
             elif missing:
+                before = sys.exception()  # what a caller may be in the middle of is none of ours
                 try:
                     of_ours = joblib.delayed(_execute_in_worker)
                     joblib.Parallel(workers, backend="loky")(of_ours(os.getpid(), self.folder, *job) for job in missing)
                 except BaseException as error:
                     end_workers()  # if this process alone was stopped, it would wait for them
-                    if _interrupted(error):
+                    if _interrupted(error, before):
                         raise KeyboardInterrupt from error
                     if isinstance(error, TerminatedWorkerError):
                         raise ValueError(
@@ -206,11 +208,13 @@ class Run:
             return table
 
 
-def _interrupted(error: BaseException | None) -> bool:
-    """Whether an error is a stop from the keyboard, or came of one."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
+def _interrupted(error: BaseException | None, before: BaseException | None) -> bool:
+    """Whether an error is a stop from the keyboard, or came of one after the error `before`."""
+    while error not in (None, before):
+        if isinstance(error, KeyboardInterrupt):
+            return True
         error = error.__cause__ or error.__context__
-    return error is not None
+    return False
 
 
 def check_workers(workers: int) -> None:

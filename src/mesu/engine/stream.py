@@ -344,7 +344,7 @@ def why_not(net: nn.Module, optimizer: Any) -> str | None:
     if isinstance(shape, str):
         return shape
     if len(optimizer.param_groups) != 1:
-        return "its parameters are in several groups with settings of their own"
+        return "its parameters are in several groups with settings of their own (max_std='start' makes them: give a number)"
     if isinstance(net, Bayesian):
         if type(optimizer) not in (optim.MESU, optim.FOOVB):
             return f"there is no compiled rule for {type(optimizer).__name__}"

@@ -67,9 +67,13 @@ class Convolutional:
     lr_mean: float = 5.0  # rate of its means
     lr_std: float = 132.0  # rate of its sigmas: 66 in the paper's table, where the half is left out
     max_step: float | None = 0.02  # its trust region, which the paper does not mention
-    max_std: float | str | None = 1.0  # its widest sigma, as in the published run; start is what each layer starts from
+    max_std: float | str | None = (
+        1.0  # widest sigma of both MESUs, as published; start: what each parameter starts from
+    )
     init_scale: float = 1.0  # its start, times the paper's 1/(2 sqrt(fan_out))
-    exact_init_scale: float = 0.24  # start of mesu-exact, which has neither rates nor clip, times 1/(2 sqrt(fan_out))
+    exact_init_scale: float = (
+        0.24  # start of mesu-exact, which has no clip and no rate of sigma, times 1/(2 sqrt(fan_out))
+    )
     exact_lr_mean: float = 1.0  # its rate of the means
     adam_lr: float = 0.001  # learning rate of Adam, EWC and SI
     ewc_strength: float = 5.0  # lambda of EWC and EWC Online
@@ -80,6 +84,7 @@ class Convolutional:
 
     name: ClassVar[str]
     stage_name: ClassVar[str] = "epochs"
+    unsaid: ClassVar[dict[str, Any]] = {"max_std": None}  # what a run had that was started before there was the setting
     tasks: ClassVar[int]
     classes: ClassVar[int]  # of a task
 
