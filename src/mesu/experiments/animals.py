@@ -74,6 +74,7 @@ class AnimalFamilies:
     weighted_init_scale: float = 1.0  # start of mesu-weighted, to whom a photograph counts once on average
     paper_lr_std: float = 120.0  # rate of sigma of mesu-paper: 60 in the paper's table, where the half is left out
     paper_max_step: float | None = 0.5  # its trust region, which the paper does not mention
+    paper_max_std: float | None = None  # its widest sigma: 0.1 in the published run, which changes next to nothing
     sgd_lr: tuple[float, ...] = (0.005, 0.001, 0.0001)  # rates of SGD: the paper's, and lower
 
     name = "animals"
@@ -236,6 +237,7 @@ def make_learner(settings: AnimalFamilies, data: Animals, contestant: str, seed:
             prior_std=settings.prior_std,
             lr_std=settings.paper_lr_std,
             max_step=settings.paper_max_step,
+            max_std=settings.paper_max_std,
             update="paper",
         )
         return BayesianLearner(posterior, rule, settings.samples)
