@@ -116,7 +116,7 @@ class MESU(PosteriorOptimizer):
         foreach: False runs the rule one parameter at a time; otherwise a group goes through it as one vector.
         max_std: The widest that a sigma may become, whatever the prior's or the trust region; ``"start"`` is the widest that
             its parameter has now, which puts every parameter in a group of its own; None is off. Where sigma's gradient is
-            mostly noise (convolutions, few samples, a high `lr_std`), that noise alone makes some sigmas grow without end.
+            mostly noise (convolutions, few samples, a high `lr_std`), its noise makes some sigmas grow far beyond their start.
 
     Example:
         >>> net = mesu.Bayesian(nn.Linear(4, 3), seed=0)

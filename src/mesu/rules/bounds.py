@@ -4,7 +4,7 @@ The trust region, in sigmas: the published runs on photographs and conv nets cli
 does not mention it. With ``max_step < 1`` no step can make sigma negative. ``max_step=None`` is off.
 
 The widest sigma: sigma's gradient is an estimate, and where it is poor (few samples, small batches, a high rate) its noise
-alone makes some sigmas grow, step upon step, until the weight is thrown about by its own rate. ``max_std`` ends that; the
+makes some sigmas grow, step upon step, until the weight is thrown about by its own rate. ``max_std`` ends that; the
 published runs have it too (1 on CIFAR, 0.1 on the animals). ``max_std=None`` is off.
 """
 
