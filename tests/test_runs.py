@@ -190,8 +190,10 @@ WARM = """
 import json, os, signal, sys
 import torch._dynamo  # which the first optimiser of each process would import
 from mesu import cli
+from mesu.alone import end_with
 from mesu.data import digits
 from mesu.experiments import EXPERIMENTS, PermutedDigits
+end_with(os.getppid())  # if the tests are killed, nothing of theirs goes on
 torch.set_num_threads(1)
 for learner in ("mesu", "ewc-online"):  # loads the compiled loops
     list(PermutedDigits(hidden=8, test_samples=2).trial(learner, 0).stage(0))
@@ -203,6 +205,7 @@ for line in sys.stdin:
     child = os.fork()
     if child == 0:
         os.setsid()
+        end_with(os.getppid())
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         cli.main(arguments)
