@@ -3,8 +3,9 @@
 import copy
 import json
 import runpy
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -122,6 +123,20 @@ def test_streams_in_turn_and_first_examples():
     few = FirstExamples(both, 7)
     assert np.array_equal(few[3].y_train, both[3].y_train[:7])
     assert len(few[3].y_test) == len(both[3].y_test)
+    longer = FirstExamples(both, 7, first_task=50)
+    assert [len(task.y_train) for task in longer] == [50] + 10 * [7]
+    assert np.array_equal(longer[0].y_train, both[0].y_train[:50])
+    uncut = FirstExamples(both, None, first_task=50)
+    assert [len(task.y_train) for task in uncut] == [50, *[len(task.y_train) for task in both][1:]]
+
+
+def test_the_first_task_may_have_more_images_than_the_rest(made_up):
+    settings = SplitCIFAR10(images=20, first_images=40, epochs=1, batch=10, width=2, splits=(1,), learners=("adam",))
+    assert [len(task.y_train) for task in settings.sliced(1)] == [40, 20, 20, 20, 20]
+    assert [len(task.y_train) for task in settings.sliced(2)] == 2 * [20, 10, 10, 10, 10]
+    trial: Any = settings.trial("adam@1", 0)
+    updates = [row.step for stage in range(settings.stages) for row in trial.stage(stage)]
+    assert sorted(set(updates)) == [4, 6, 8, 10, 12]
 
 
 def test_fisher_of_a_head_is_a_loop_over_examples():
@@ -289,6 +304,8 @@ def test_a_run_tests_every_task_at_its_end(kind, made_up):
     [
         ({"splits": (1, 1)}, "splits must be one or more, all different, got '1,1'"),
         ({"epochs": 0}, "epochs must be 1 or more, got 0"),
+        ({"images": 0}, "^images must be 1 or more, got 0"),
+        ({"first_images": -5}, "first_images must be 1 or more, got -5"),
         ({"learners": ("mesa",)}, "there is no learner 'mesa'"),
         ({"splits": (30,)}, r"a slice has \d images, which is less than a batch of 10"),
     ],
@@ -359,13 +376,10 @@ def test_a_run_from_before_sigma_had_a_bound_goes_on_without_one(tmp_path, made_
 def test_the_pages_have_the_settings_that_are_said():
     root = Path(__file__).parents[1]
     pages, trial = root / "docs" / "results", runpy.run_path(str(root / "benchmarks" / "conv_trial.py"))
-    of_small, of_all = (
-        json.loads((pages / name / "settings.json").read_text())["settings"]
-        for name in ("split-cifar10", "split-cifar10-all-images")
-    )
-    small = json.loads(json.dumps(asdict(SplitCIFAR10(**SplitCIFAR10.scales["small"]))))
-    assert of_small == {**small, "seeds": 3}
-    assert of_all == {**small, **trial["ALL_IMAGES"], "epochs": 16, "seeds": 2}
+    small = SplitCIFAR10(**SplitCIFAR10.scales["small"])
+    assert Run.open(pages / "split-cifar10").settings == replace(small, seeds=3)
+    of_all = replace(small, **trial["ALL_IMAGES"], epochs=16, seeds=2)
+    assert Run.open(pages / "split-cifar10-all-images").settings == of_all
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "paper"])

@@ -169,21 +169,28 @@ class MultiHead(Stream):
 class FirstExamples(Stream):
     """Another stream with less to learn: only the first examples of each task. What is tested stays.
 
+    Args:
+        stream: What to shorten.
+        examples: How many of each task; None is all.
+        first_task: How many of the first task, if it shall have another number than the rest.
+
     Example:
         >>> from mesu.data import digits
-        >>> len(FirstExamples(MultiHead(digits(), classes=2), examples=100)[0].y_train)
-        100
+        >>> [len(task.y_train) for task in FirstExamples(MultiHead(digits(), classes=5), examples=100, first_task=200)]
+        [200, 100]
     """
 
-    def __init__(self, stream: Stream, examples: int) -> None:
-        if examples < 1:
-            raise ValueError(f"examples must be 1 or more, got {examples!r}")
+    def __init__(self, stream: Stream, examples: int | None, first_task: int | None = None) -> None:
+        for name, value in (("examples", examples), ("first_task", first_task)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be 1 or more, got {value!r}")
         super().__init__(len(stream))
         self.stream, self.examples = stream, examples
+        self.first_task = examples if first_task is None else first_task
 
     def _task(self, index: int) -> Task:
         task = self.stream[index]
-        return replace(task, train=_trained(task)[: self.examples])
+        return replace(task, train=_trained(task)[: self.examples if index else self.first_task])
 
 
 class InTurn(Stream):

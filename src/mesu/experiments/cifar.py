@@ -56,6 +56,7 @@ class Convolutional:
     seeds: int = 1  # runs, each with its own first weights and noise
     learners: tuple[str, ...] = ("mesu", "ewc", "si", "adam")  # who takes part; also mesu-exact, ewc-online
     images: int | None = None  # of each task to learn from, the first ones; None is all
+    first_images: int | None = None  # the same for the first task, if it shall have more or fewer than the rest
     epochs: int = 60  # times that each slice is shown
     batch: int = 200  # images an update, their losses summed; what does not fill a batch is left out
     width: int = 32  # channels of the first convolutions
@@ -94,7 +95,7 @@ class Convolutional:
 
     def sliced(self, splits: int) -> Splits:
         """The tasks as they are learned."""
-        return Splits(self.stream() if self.images is None else FirstExamples(self.stream(), self.images), splits)
+        return Splits(FirstExamples(self.stream(), self.images, self.first_images), splits)
 
     @property
     def contestants(self) -> tuple[str, ...]:
@@ -111,6 +112,9 @@ class Convolutional:
         for name in ("seeds", "epochs", "batch", "width", "samples", "test_samples"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
+        for name in ("images", "first_images"):
+            if (number := getattr(self, name)) is not None and number < 1:
+                raise ValueError(f"{name} must be 1 or more, got {number!r}")
         for name in ("learners", "splits"):
             values = getattr(self, name)
             if not values or len(set(values)) < len(values):
