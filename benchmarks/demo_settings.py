@@ -1,0 +1,84 @@
+"""How the settings of `mesu run permuted-digits` were chosen: nine for every learner that has any, on seeds of their own.
+
+    python benchmarks/demo_settings.py [--learners sgd,si] [--seeds 10,11,12]
+
+The score is the demo's "all along": accuracy on the last five tasks after each task, mean over the stream. The demo's own seeds
+are 0 to 2. FOO-VB has nothing to choose. A line for each setting, the best of a learner marked; one that lies at the edge of
+what was tried says so.
+"""
+
+import argparse
+import itertools
+from dataclasses import fields, replace
+from typing import Any
+
+import joblib
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+from mesu.experiments.permuted_digits import PermutedDigits
+from mesu.experiments.table import accuracy_matrix, as_table
+from mesu.measures import running_window_accuracy
+
+TRIED: dict[str, dict[str, tuple[float, ...]]] = {
+    "mesu": {"memory": (30_000, 50_000, 80_000), "prior_std": (0.2, 0.4, 0.8)},
+    "ewc-online": {"ewc_online_lr": (0.002, 0.005, 0.01), "ewc_online_strength": (2, 5, 10)},
+    "si": {"si_lr": (0.002, 0.005, 0.01), "si_strength": (0.001, 0.003, 0.01)},
+    "ewc-stream": {"ewc_stream_lr": (0.002, 0.005, 0.01), "ewc_stream_strength": (0.3, 1, 3)},
+    "sgd": {"sgd_lr": (0.0005, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.007, 0.01, 0.02)},
+}
+
+
+def score(settings: PermutedDigits, learner: str, seed: int) -> float:
+    """Accuracy on the last five tasks, mean over the stream, in per cent."""
+    trial = settings.trial(learner, seed)
+    rows = [row for task in range(settings.tasks) for row in trial.stage(task)]
+    return 100 * running_window_accuracy(accuracy_matrix(as_table(rows), learner, seed), 5)
+
+
+def choices(learner: str) -> list[dict[str, Any]]:
+    """Every setting of a learner that is tried."""
+    grid = TRIED[learner]
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+def settled(choice: dict[str, Any]) -> PermutedDigits:
+    """The demo with this choice, and no more tests than the score needs."""
+    demo = PermutedDigits(all_tasks_every=PermutedDigits.tasks)
+    several = {field.name for field in fields(demo) if isinstance(getattr(demo, field.name), tuple)}
+    return replace(demo, **{name: (value,) if name in several else value for name, value in choice.items()})
+
+
+def main() -> None:
+    """Print the table as Markdown."""
+    parser = argparse.ArgumentParser(description="How the settings of the demo were chosen.")
+    parser.add_argument("--learners", default=",".join(TRIED))
+    parser.add_argument("--seeds", default="10,11,12")
+    given = parser.parse_args()
+    learners, seeds = given.learners.split(","), [int(seed) for seed in given.seeds.split(",")]
+    for learner in learners:
+        if learner not in TRIED:
+            parser.error(f"there is nothing to choose for {learner!r}: choose from {', '.join(TRIED)}")
+    console = Console(stderr=True)
+    print("| learner | settings | all along % | |\n|---|---|---|---|")
+    with Progress(console=console) as progress, joblib.Parallel(joblib.cpu_count(), return_as="generator") as parallel:
+        for learner in learners:
+            tried = choices(learner)
+            jobs = (joblib.delayed(score)(settled(choice), learner, seed) for choice in tried for seed in seeds)
+            bar = progress.add_task(learner, total=len(tried) * len(seeds))
+            scores = []
+            for value in parallel(jobs):
+                scores.append(value)
+                progress.advance(bar)
+            table = np.reshape(scores, (len(tried), len(seeds)))
+            best = int(table.mean(1).argmax())
+            for place, (choice, row) in enumerate(zip(tried, table, strict=True)):
+                words = ", ".join(f"`{name}={value:g}`" for name, value in choice.items())
+                edges = [name for name, v in choice.items() if v in (TRIED[learner][name][0], TRIED[learner][name][-1])]
+                note = f"best{', at the edge: ' + ', '.join(edges) if edges else ''}" if place == best else ""
+                print(f"| {learner} | {words} | {row.mean():.1f} ± {row.std():.1f} | {note} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
