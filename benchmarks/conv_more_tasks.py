@@ -2,7 +2,7 @@
 
     python benchmarks/conv_more_tasks.py [--learner si] [--seed 0] [epochs=60 ...]
 
-Settings that are not given are those of `mesu run split-cifar10 --scale small`; one split. The second five tasks pair the
+Settings that are not given are those of docs/results/split-cifar10-equal-tasks; one split. The second five tasks pair the
 classes anew (the second of each pair with the first of the next), and have the images that come after those of the first five.
 Whoever holds still pays for it with every task that is new. A line after each task: how well it was learned, and the mean of
 all tasks so far.
@@ -13,7 +13,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 import numpy as np
-from conv_trial import changes
+from conv_trial import EQUAL_TASKS, changes
 from rich.progress import Progress
 
 from mesu.data import Dataset, cifar10
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--learner", choices=LEARNERS, default="mesu")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    settings = TenTasks(**{**SplitCIFAR10.scales["small"], **changes(parser, given.settings)})
+    settings = TenTasks(**{**EQUAL_TASKS, **changes(parser, given.settings)})
     trial: Any = settings.trial(f"{given.learner}@1", given.seed)
     with Progress() as progress:
         for stage in progress.track(range(settings.stages), description=given.learner):

@@ -2,7 +2,7 @@
 
     python benchmarks/conv_sigma.py [--seed 2] [init_scale=0.1 lr_mean=80 epochs=30 ...]
 
-Settings that are not given are those of `mesu run split-cifar10 --scale small`. Sigmas are in parts of their start: the lowest
+Settings that are not given are those of docs/results/split-cifar10-equal-tasks. Sigmas are in parts of their start: the lowest
 twentieth of a layer, the middle, the highest twentieth, and the widest of all. With one sample of twenty images sigma's
 gradient is mostly noise; without a bound (`max_std=None`) some sigmas grow until they throw their weights about.
 """
@@ -12,7 +12,7 @@ import dataclasses
 from typing import Any
 
 import torch
-from conv_trial import changes
+from conv_trial import EQUAL_TASKS, changes
 from rich.progress import track
 
 from mesu import measures
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    settings = SplitCIFAR10(**{**SplitCIFAR10.scales["small"], **changes(parser, given.settings)})
+    settings = SplitCIFAR10(**{**EQUAL_TASKS, **changes(parser, given.settings)})
     for bound in ("start", None):
         show(dataclasses.replace(settings, max_std=bound), given.seed)
 

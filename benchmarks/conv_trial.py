@@ -3,7 +3,7 @@
     python benchmarks/conv_trial.py --learner mesu --epochs 2 --tasks 1 estimator=weights samples=8
 
 Settings that are not given are those of docs/results/split-cifar10-all-images, with all images of a task: `--scale small` but
-for what `ALL_IMAGES` says. Images to test are those of the tasks.
+for what `EQUAL_TASKS` and `ALL_IMAGES` say. Images to test are those of the tasks.
 
     python benchmarks/conv_trial.py --epochs 6 --tasks 3 --put-back                 # which layer forgets
     python benchmarks/conv_trial.py --epochs 6 --tasks 3 --evidence third=5 --put-back  # and if one learns more of sigma
@@ -24,10 +24,12 @@ import numpy as np
 import torch
 
 from mesu import measures, optim
-from mesu.experiments.cifar import SplitCIFAR10, make_learner
+from mesu.experiments.cifar import SplitCIFAR10
 from mesu.learners import BayesianLearner
 
 LAYERS = {"first": "body.0.", "second": "body.2.", "third": "body.6.", "fourth": "body.8.", "hidden": "body.13."}
+# the settings of docs/results/split-cifar10-equal-tasks
+EQUAL_TASKS: dict[str, Any] = {**SplitCIFAR10.scales["small"], "first_images": None}
 ALL_IMAGES: dict[str, Any] = {
     "images": None,
     "memory": 20_000_000.0,
@@ -57,19 +59,18 @@ def main() -> None:
     given = parser.parse_args()
     if given.evidence and given.learner != "mesu":
         parser.error(f"--evidence is for the learner mesu, got {given.learner!r}")
-    base = SplitCIFAR10(**{**SplitCIFAR10.scales["small"], **ALL_IMAGES})
+    base = SplitCIFAR10(**{**EQUAL_TASKS, **ALL_IMAGES})
     settings = dataclasses.replace(base, **changes(parser, given.settings))
     if given.evidence and settings.max_std == "start":
         parser.error("--evidence takes no max_std=start: give a number")
-    torch.set_num_threads(1)
-    stream = settings.sliced(1)
-    model: Any = make_learner(settings, given.learner, len(stream.stream), given.seed)
+    trial: Any = settings.trial(f"{given.learner}@1", given.seed)
     if given.evidence:
-        model = with_evidence(model, dict(times_of(parser, pair) for pair in given.evidence))
+        trial.model = with_evidence(trial.model, dict(times_of(parser, pair) for pair in given.evidence))
+    model, stream = trial.model, trial.stream
 
     def score(known: int) -> float:
         one = stream.stream[known]
-        model.net.train(False)
+        trial.train(False)
         probs = model.predict(one.x_test, given.test_samples, head=one.head).probs.cpu().numpy()
         return 100 * measures.accuracy(probs, one.y_test)
 
@@ -81,15 +82,12 @@ def main() -> None:
             order = np.random.default_rng([given.seed, task.index, epoch]).permutation(len(task.y_train))
             order = order[: len(order) // settings.batch * settings.batch]
             torch.manual_seed(1_000_000 * given.seed + 1000 * number + epoch)
-            model.net.train(True)
+            trial.train(True)
             model.learn(task.x_train[order], task.y_train[order], head=task.head)
             updates += len(order) // settings.batch
             scores = [f"{score(known):.1f}" for known in range(number + 1)]
             print(f"{updates:6,} updates: {', '.join(scores)} %  ({time.process_time() - began:.0f} CPU s)", flush=True)
-        model.net.train(True)  # as the experiment has it: dropout in EWC's Fisher information, and a new Adam for SI
-        model.boundary(task.x_train, task.y_train, head=task.head)
-        if given.learner == "si":
-            model.optimizer.inner.state.clear()
+        trial.end(task)
         learned = learned or weights_of(model.net)
     if given.put_back:
         for name, prefixes in BACK.items():

@@ -376,9 +376,11 @@ def test_a_run_from_before_sigma_had_a_bound_goes_on_without_one(tmp_path, made_
 def test_the_pages_have_the_settings_that_are_said():
     root = Path(__file__).parents[1]
     pages, trial = root / "docs" / "results", runpy.run_path(str(root / "benchmarks" / "conv_trial.py"))
-    small = SplitCIFAR10(**SplitCIFAR10.scales["small"])
-    assert Run.open(pages / "split-cifar10").settings == replace(small, seeds=3)
-    of_all = replace(small, **trial["ALL_IMAGES"], epochs=16, seeds=2)
+    small = replace(SplitCIFAR10(**SplitCIFAR10.scales["small"]), seeds=3)
+    assert Run.open(pages / "split-cifar10").settings == small
+    equal = replace(SplitCIFAR10(**trial["EQUAL_TASKS"]), seeds=3)
+    assert Run.open(pages / "split-cifar10-equal-tasks").settings == equal
+    of_all = replace(equal, **trial["ALL_IMAGES"], epochs=16, seeds=2)
     assert Run.open(pages / "split-cifar10-all-images").settings == of_all
 
 

@@ -72,7 +72,9 @@ def execute(run: Run, workers: int, as_json: bool) -> None:
     if as_json:
         print(dumps({"run": str(run.folder), "report": str(page), "seconds": seconds, "summary": summary}))
         return
-    title = f"{settings.name}: {settings.stages} {settings.stage_name}, {settings.seeds} seed{'s' * (settings.seeds != 1)}"
+    title = (
+        f"{settings.name}: {settings.stages} {settings.stage_name}, {settings.seeds} seed{'s' * (settings.seeds != 1)}"
+    )
     note = paper_note(settings.name, asdict(settings), settings.seeds)
     width = min(console.width, WIDTH) if console.is_terminal else WIDTH  # a pipe or a file has no edge
     console.print(summary_table(summary, title, note, width), crop=False)

@@ -11,6 +11,7 @@ from mesu.engine.compiled import FLAGS, _precision, in_precision
 from mesu.engine.rows import INLINE, U, accumulate, back_through, clear, loss_gradient, nonlinear
 
 FILE_OF: dict = {}  # from a type of constants to the rule's module
+MOST_STATE = 4  # numbers that a rule may remember of a weight
 
 
 def state_rows(state, start, size, c):
@@ -23,6 +24,8 @@ def _state_rows(state, start, size, c):
     fields = len(FILE_OF[c.instance_class].State._fields)
     if fields == 0:
         return lambda state, start, size, c: ()
+    if fields == 1:
+        return lambda state, start, size, c: (state[0, start : start + size],)
     if fields == 2:
         return lambda state, start, size, c: (state[0, start : start + size], state[1, start : start + size])
     if fields == 3:
@@ -55,6 +58,11 @@ def _move_weight(w, g, kept, j, c):
     def stateless(w, g, kept, j, c):
         return step(w, g, State(), c)[0]
 
+    def one(w, g, kept, j, c):
+        new, state = step(w, g, State(kept[0][j]), c)
+        kept[0][j] = state[0]
+        return new
+
     def two(w, g, kept, j, c):
         new, state = step(w, g, State(kept[0][j], kept[1][j]), c)
         kept[0][j] = state[0]
@@ -76,7 +84,7 @@ def _move_weight(w, g, kept, j, c):
         kept[3][j] = state[3]
         return new
 
-    return {0: stateless, 2: two, 3: three, 4: four}[len(State._fields)]
+    return {0: stateless, 1: one, 2: two, 3: three, 4: four}[len(State._fields)]
 
 
 @numba.njit(**INLINE)

@@ -41,49 +41,24 @@ class _Plain(rules.mesu.Constants):
     pass
 
 
-class _SGD(rules.sgd.Constants):
-    pass
-
-
-class _EWC(rules.ewc.Constants):
-    pass
-
-
-class _EWCOnline(rules.ewc_online.Constants):
-    pass
-
-
-class _EWCStream(rules.ewc_stream.Constants):
-    pass
-
-
-class _SI(rules.si.Constants):
-    pass
-
-
-class _SIPerTask(rules.si.Constants):
-    pass
-
-
 rows.RULE_OF.update({_Paper: rules.mesu.paper, _Exact: rules.mesu.exact, _Plain: rules.mesu.exact_plain})
-plain.FILE_OF.update(
-    {
-        _SGD: rules.sgd,
-        _EWC: rules.ewc,
-        _EWCOnline: rules.ewc_online,
-        _EWCStream: rules.ewc_stream,
-        _SI: rules.si,
-        _SIPerTask: rules.si_per_task,
-    }
-)
-WEIGHT_TYPES = {
-    optim.SGD: _SGD,
-    optim.EWC: _EWC,
-    optim.EWCOnline: _EWCOnline,
-    optim.EWCStream: _EWCStream,
-    optim.SI: _SI,
-    optim.SIPerTask: _SIPerTask,
-}
+
+
+def _weight_types() -> dict[type, type]:
+    """A type for every optimiser with a weight rule, by a name of this module: compiled code is kept on disk by it."""
+    kinds = [
+        kind for kind in vars(optim).values() if isinstance(kind, type) and issubclass(kind, optim.WeightOptimizer)
+    ]
+    types: dict[type, type] = {}
+    for kind in kinds:
+        if kind is not optim.WeightOptimizer:
+            name = f"_{kind.__name__}"
+            globals()[name] = types[kind] = type(name, (kind.file.Constants,), {"__module__": __name__})
+            plain.FILE_OF[types[kind]] = kind.file
+    return types
+
+
+WEIGHT_TYPES = _weight_types()
 
 
 @cache
@@ -354,6 +329,8 @@ def why_not(net: nn.Module, optimizer: Any) -> str | None:
         return f"there is no compiled rule for {type(optimizer).__name__}"
     elif optimizer.inner is not None:
         return f"{type(optimizer.inner).__name__} moves its weights"
+    elif len(optimizer.file.State._fields) > plain.MOST_STATE:
+        return f"its rule remembers more than {plain.MOST_STATE} numbers of a weight"
     parameters = list(module.parameters())
     if {id(p) for p in optimizer.param_groups[0]["params"]} != {id(p) for p in parameters}:
         return "the optimiser does not move all of its parameters"
