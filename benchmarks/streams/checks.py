@@ -63,7 +63,7 @@ class LeastSquares:
 
 @contextmanager
 def _start(scale: float) -> Iterator[None]:
-    """Another first sigma; the estimators do not ask for one."""
+    """Another first sigma, for River's models and scikit-learn's alike."""
     usual = initial.STARTS["keep"]
     initial.STARTS["keep"] = usual._replace(std_scale=scale * usual.std_scale)
     try:

@@ -3,8 +3,8 @@
 A weight's variance is its learning rate, so sigma tells what it is doing:
 
     consolidated    sigma < 1/2 of its start's (or the prior's, if smaller): it learns a quarter as fast as at first, or less
-    at the prior    sigma > 0.95 of the prior's: the stream has said nothing about it, or that is forgotten
-    free            in between: it knows something and learns
+    at the prior    sigma > 0.95 of the prior's: what the stream said about it is forgotten
+    free            in between: it learns, as at the start, which is narrower than the prior unless one asks for another
 """
 
 from dataclasses import dataclass
