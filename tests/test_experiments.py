@@ -219,7 +219,7 @@ def test_learners_by_name_are_what_they_say():
         ("ewc-stream", optim.EWCStream),
     ):
         assert type(make_learner(SMALL, digits(), name, 0).optimizer) is kind
-    for name, memory in (("mesu", 50_000), ("mesu-180000", 180_000), ("mesu-inf", float("inf"))):
+    for name, memory in (("mesu", 100_000), ("mesu-180000", 180_000), ("mesu-inf", float("inf"))):
         assert make_learner(SMALL, digits(), name, 0).optimizer.param_groups[0]["memory"] == memory
     with pytest.raises(ValueError, match="there is no learner 'adam'"):
         make_learner(SMALL, digits(), "adam", 0)

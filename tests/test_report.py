@@ -579,7 +579,7 @@ def test_runs_of_one_experiment_are_joined(tmp_path):
     assert "2 runs of permuted-digits" in page.text
     assert page.text.count("--settings-file") == 2
     settings = {row[0]: row[1:] for table in page.tables for row in table}
-    assert settings["sgd_lr"] == ["0.002", "0.5", "0.002"]
+    assert settings["sgd_lr"] == ["0.0008", "0.5", "0.0008"]
     assert (tmp_path / "both" / "figures" / "overview.svg").exists()
     assert not (one.folder / "report.html").exists()
 
@@ -592,7 +592,7 @@ def test_seeds_of_one_learner_are_put_together(tmp_path):
     page = Page(write_joined([one, two], tmp_path / "both"))
     assert "0 to 3" in page.text
     edit_settings(two, settings=two.saved["settings"] | {"sgd_lr": 0.5})
-    with pytest.raises(ValueError, match=r"both have sgd, under different settings: sgd_lr 0.002 and 0.5"):
+    with pytest.raises(ValueError, match=r"both have sgd, under different settings: sgd_lr 0.0008 and 0.5"):
         write_joined([one, two], tmp_path / "again")
     assert not (tmp_path / "again").exists()
 
