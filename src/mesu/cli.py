@@ -104,7 +104,7 @@ def _run_command(kind: Any, defaults: Any) -> Callable[..., None]:
 
     Args:
         settings: What the experiment does.
-        scale: How much of it: smoke takes seconds and shows that it runs, small takes minutes (convolutional networks: hours),
+        scale: How much of it: smoke takes seconds and shows that it runs, small takes minutes (cifar: hours),
             paper is the paper's. The settings above are this scale's, and can each be changed.
         settings_file: The settings.json of a run, whose settings are taken instead.
         out: Folder that gets the run's own folder.

@@ -52,7 +52,7 @@ def _weight_types() -> dict[type, type]:
     types: dict[type, type] = {}
     for kind in kinds:
         if kind is not optim.WeightOptimizer:
-            name = f"_{kind.__name__}"
+            name = f"_Weight{kind.__name__}"
             globals()[name] = types[kind] = type(name, (kind.file.Constants,), {"__module__": __name__})
             plain.FILE_OF[types[kind]] = kind.file
     return types
@@ -63,10 +63,12 @@ WEIGHT_TYPES = _weight_types()
 
 @cache
 def _loops() -> dict[str, Any]:
-    """The compiled loops, each tied to the sources of the engine and the rules."""
+    """The compiled loops, each tied to the sources of the engine and the rules, and to which optimiser has which rule."""
     folder = Path(__file__).parent
     sources = sorted([*folder.glob("*.py"), *(folder.parent / "rules").glob("*.py")])
-    fingerprint = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    kinds = sorted(f"{kind.__name__}: {kind.file.__name__}" for kind in WEIGHT_TYPES)
+    told = b"".join(path.read_bytes() for path in sources) + "\n".join(kinds).encode()
+    fingerprint = hashlib.sha256(told).hexdigest()
     learn, fisher = plain.build(fingerprint)
     loops = {
         "local": local.build(fingerprint),

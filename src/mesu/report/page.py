@@ -149,8 +149,8 @@ def _facts(runs: Sequence[Run], table: pl.DataFrame, seeds: dict[str, list[int]]
     groups: dict[str, list[str]] = {}
     for name, each in seeds.items():
         groups.setdefault(f"{len(each)} ({counted(each)})", []).append(name)
-    told = [f"{'; '.join(who)}: {numbers}" for numbers, who in groups.items()]
-    facts.append(("seeds", next(iter(groups)) if len(groups) == 1 else ", ".join(told)))
+    told = [f"{', '.join(who)}: {numbers}" for numbers, who in groups.items()]
+    facts.append(("seeds", next(iter(groups)) if len(groups) == 1 else "; ".join(told)))
     seconds = [value for run in runs for value in run.times().values() if isfinite(value)]
     facts.append(("time of all learners and seeds", duration(sum(seconds)) if seconds else "not recorded"))
     return facts
