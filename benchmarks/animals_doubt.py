@@ -12,7 +12,7 @@ import numpy as np
 from rich.progress import track
 
 from mesu import measures
-from mesu.experiments.animals import AnimalFamilies
+from mesu.lab.experiments.animals.experiment import AnimalFamilies
 
 KINDS = ("total", "aleatoric", "epistemic")
 

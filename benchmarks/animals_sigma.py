@@ -16,7 +16,7 @@ import torch
 from rich.progress import track
 
 from mesu import measures
-from mesu.experiments.animals import AnimalFamilies, shuffled
+from mesu.lab.experiments.animals.experiment import AnimalFamilies, shuffled
 
 TOGETHER = 100  # photographs between two levellings
 

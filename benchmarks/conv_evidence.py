@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from rich.progress import track
 
-from mesu import checkpoints
-from mesu.experiments.cifar import make_learner
-from mesu.runs import Run
+from mesu.lab.experiments.cifar.experiment import make_learner
+from mesu.lab.runs import checkpoints
+from mesu.lab.runs.run import Run
 
 
 def main() -> None:

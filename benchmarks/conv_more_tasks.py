@@ -16,9 +16,9 @@ import numpy as np
 from conv_trial import EQUAL_TASKS, changes
 from rich.progress import Progress
 
-from mesu.data import Dataset, cifar10
-from mesu.experiments.cifar import LEARNERS, SplitCIFAR10
-from mesu.streams import FirstExamples, InTurn, MultiHead, Stream
+from mesu.lab.data import Dataset, cifar10
+from mesu.lab.experiments.cifar.experiment import LEARNERS, SplitCIFAR10
+from mesu.lab.streams import FirstExamples, InTurn, MultiHead, Stream
 
 
 @dataclasses.dataclass(frozen=True)

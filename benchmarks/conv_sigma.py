@@ -16,7 +16,7 @@ from conv_trial import EQUAL_TASKS, changes
 from rich.progress import track
 
 from mesu import measures
-from mesu.experiments.cifar import SplitCIFAR10
+from mesu.lab.experiments.cifar.experiment import SplitCIFAR10
 
 LAYERS = {
     "first convolution": "body.0.weight",

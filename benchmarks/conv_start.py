@@ -15,10 +15,10 @@ import numpy as np
 import torch
 
 from mesu import Bayesian, BayesianLearner, WeightLearner, measures, optim
-from mesu.data import cifar10
-from mesu.experiments.conv_net import ConvNet
-from mesu.report import style
-from mesu.streams import MultiHead
+from mesu.lab.data import cifar10
+from mesu.lab.drawing import style
+from mesu.lab.experiments.cifar.conv_net import ConvNet
+from mesu.lab.streams import MultiHead
 
 BATCH, MEMORY, EVERY = 20, 132_000, 250
 STARTS = (1.0, 0.5, 0.2, 0.1)

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from mesu import measures, optim
-from mesu.experiments.cifar import SplitCIFAR10
+from mesu.lab.experiments.cifar.experiment import SplitCIFAR10
 from mesu.learners import BayesianLearner
 
 LAYERS = {"first": "body.0.", "second": "body.2.", "third": "body.6.", "fourth": "body.8.", "hidden": "body.13."}

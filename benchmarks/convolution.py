@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 
 from mesu import optim
-from mesu.experiments.conv_net import ConvNet
-from mesu.posterior import Bayesian
+from mesu.lab.experiments.cifar.conv_net import ConvNet
+from mesu.posterior.bayesian import Bayesian
 
 BATCH = 200
 ROWS = {

@@ -21,8 +21,8 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from mesu.experiments.permuted_digits import PermutedDigits
-from mesu.experiments.table import accuracy_matrix, as_table
+from mesu.lab.experiments.permuted.digits import PermutedDigits
+from mesu.lab.table import accuracy_matrix, as_table
 from mesu.measures import running_window_accuracy
 from mesu.optim import StepRefused
 

@@ -5,7 +5,7 @@ import resource
 import statistics
 import time
 
-from mesu import bench
+from mesu.lab import bench
 
 ROUNDS = 5
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.func import functional_call
 
 import mesu
-from mesu.noise import Noise
+from mesu.posterior.noise import Noise
 from mesu.prediction import Prediction, RegressionPrediction
 
 FIELDS = ("probs", "total", "aleatoric", "epistemic")

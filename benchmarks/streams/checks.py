@@ -18,7 +18,7 @@ from benchmarks.streams.models import MODELS, SHORT, mesu_model
 from river import datasets
 
 import mesu
-from mesu import initial
+from mesu.posterior import initial
 
 TASK, TASKS = 1_797, 3
 EARLY = 4  # blocks of 50 rows

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from PIL import Image
 
-from mesu.report.style import FAINT, figure_style
+from mesu.lab.drawing.style import FAINT, figure_style
 
 BLOCKS = 4  # that make the window
 COLOURS = 128  # of the file

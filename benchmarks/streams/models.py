@@ -69,7 +69,7 @@ def _baseline(stream: Stream, seed: int) -> Any:
     return RiverClassifier(dummy.PriorClassifier())
 
 
-# Okabe and Ito's colours, as in mesu.report.style
+# Okabe and Ito's colours, as in mesu.lab.drawing.style
 MODELS = {
     "mesu": Contestant("MESU", "#D55E00", mesu_model),
     "mesu-short": Contestant(

@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mesu.files import replacing
+from mesu.disk import replacing
 
 
 class Result(NamedTuple):

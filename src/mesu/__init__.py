@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from mesu import measures, rules
 from mesu.engine import EngineFallback
 from mesu.learners import BayesianLearner, WeightLearner
+from mesu.online.loading import load
 from mesu.optim import EWC, FOOVB, MESU, SI, BayesByBackprop, BayesianSynapse, EWCOnline, EWCStream, StepRefused
-from mesu.posterior import Bayesian, Pair
+from mesu.posterior.bayesian import Bayesian, Pair
 from mesu.prediction import Prediction, RegressionPrediction, predict
-from mesu.saving import load
 from mesu.version import __version__
 
 if TYPE_CHECKING:
-    from mesu.estimators import MESUClassifier, MESURegressor
+    from mesu.online.sklearn import MESUClassifier, MESURegressor
 
 __all__ = [
     "EWC",
@@ -53,7 +53,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # scikit-learn, polars and River take a second to import, or are not there: only those who ask for them wait
     if name in ("MESUClassifier", "MESURegressor"):
-        from mesu import estimators
+        from mesu.online import sklearn as estimators
 
         return getattr(estimators, name)
     if name in ("data", "river", "streams"):

@@ -8,7 +8,7 @@ LAB = ("tyro", "rich", "polars", "matplotlib", "PIL", "jinja2", "joblib", "pooch
 def main() -> None:
     """Do what the command line says."""
     try:
-        from mesu.cli import main as command
+        from mesu.lab.cli.main import main as command
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in LAB:

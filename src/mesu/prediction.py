@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mesu.likelihood import GaussianNoise, describe_bad
-from mesu.noise import Noise
-from mesu.posterior import Bayesian
+from mesu.posterior.bayesian import Bayesian
+from mesu.posterior.likelihood import GaussianNoise, describe_bad
+from mesu.posterior.noise import Noise
 
 # Rows times samples that one vectorised pass may hold; more is cut into chunks.
 BUDGET = 1 << 17

@@ -1,5 +1,5 @@
-"""River models and a drift detector, as `mesu.river`; they live in `mesu.integrations.river`."""
+"""River models and a drift detector, as `mesu.river`; they live in `mesu.online.river`."""
 
-from mesu.integrations.river import EpistemicDrift, MESUClassifier, MESURegressor
+from mesu.online.river import EpistemicDrift, MESUClassifier, MESURegressor
 
 __all__ = ["EpistemicDrift", "MESUClassifier", "MESURegressor"]

@@ -1,6 +1,6 @@
 """Compiled code for the CPU: the same rules as `mesu.optim`, in loops with no Python between examples."""
 
 from mesu.engine.compiled import compiled
-from mesu.engine.stream import EngineFallback, PosteriorEngine, WeightEngine, learn_together, why_not
+from mesu.engine.run import EngineFallback, PosteriorEngine, WeightEngine, learn_together, why_not
 
 __all__ = ["EngineFallback", "PosteriorEngine", "WeightEngine", "compiled", "learn_together", "why_not"]

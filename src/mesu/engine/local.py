@@ -13,10 +13,9 @@ is multiplied with the next example. So each weight is read and written once per
 import numba
 import numpy as np
 
-from mesu.engine import upper
+from mesu.engine import hidden_layers as upper
 from mesu.engine.compiled import FLAGS
-from mesu.engine.noise import fill_normals, take_normals
-from mesu.engine.rows import (
+from mesu.engine.kernels import (
     INLINE,
     U,
     accumulate,
@@ -29,9 +28,10 @@ from mesu.engine.rows import (
     row_negative,
     squares,
 )
+from mesu.engine.noise import fill_normals, take_normals
 from mesu.rules import Gaussian
 
-TINY = 1e-30  # as in mesu.layers: an all-zero input has no slope under the root
+TINY = 1e-30  # as in mesu.posterior.layers: an all-zero input has no slope under the root
 
 
 @numba.njit(**INLINE)

@@ -2,6 +2,6 @@
 
 from mesu.learners.bayesian import BayesianLearner
 from mesu.learners.learner import Learner
-from mesu.learners.weights import WeightLearner
+from mesu.learners.plain import WeightLearner
 
 __all__ = ["BayesianLearner", "Learner", "WeightLearner"]

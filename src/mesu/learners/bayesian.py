@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from mesu.engine import PosteriorEngine, why_not
-from mesu.engine.stream import warn_fallback
+from mesu.engine.run import warn_fallback
 from mesu.learners.state import check_moves, device_of, restore, tensors_of
 from mesu.optim import PosteriorOptimizer
-from mesu.posterior import Bayesian
+from mesu.posterior.bayesian import Bayesian
 from mesu.prediction import predict, summarise
 
 

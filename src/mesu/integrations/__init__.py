@@ -1,1 +1,0 @@
-"""Other people's frameworks, each in a file of its own that imports it."""

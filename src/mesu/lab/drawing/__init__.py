@@ -1,0 +1,1 @@
+"""How figures and tables look: styles, panels, and how numbers are written."""

@@ -1,0 +1,235 @@
+"""A figure is made of panels: each is a picture of its own, for the page, and all together are one, for a paper."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from math import ceil, floor, log10
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+
+from mesu.lab.drawing.numbers import NOTHING, known, mean_and_spread, number
+from mesu.lab.drawing.style import INK, NIGHT, PAPER, colour, figure_style, label, line_style, short_label, short_number
+from mesu.lab.runs.checkpoints import replacing
+
+WIDTH = 4.3  # inches: letters of 9 points are still read when a telephone shows the picture on its whole width
+MARKED = 25  # points on a curve up to which each is marked
+
+
+class Panel(NamedTuple):
+    """One picture."""
+
+    name: str  # of its files
+    title: str
+    caption: str  # what to look at
+    numbers: str  # the same in words, for who cannot see it
+    draw: Callable[[Axes], None]
+    height: float = 2.6  # inches, without a legend
+    alone: bool = False  # too full of detail to be drawn smaller, among others
+
+
+class Curve(NamedTuple):
+    """One learner's curve of each seed: where, and [seeds, places] values, NaN where not measured."""
+
+    learner: str
+    where: np.ndarray
+    values: np.ndarray
+
+
+def picture(panel: Panel) -> Figure:
+    """A panel alone."""
+    with figure_style():
+        figure = Figure(figsize=(WIDTH, panel.height), layout="constrained")
+        axes = figure.subplots()
+        panel.draw(axes)
+        figure.suptitle(panel.title, x=0.02, ha="left", fontsize=9.5)  # an axes' title would begin right of long names
+        _legend(figure, [axes], columns=3)
+        return figure
+
+
+def overview(panels: Iterable[Panel]) -> Figure:
+    """All panels that may, two beside each other, lettered."""
+    panels = [panel for panel in panels if not panel.alone]
+    rows = [panels[i : i + 2] for i in range(0, len(panels), 2)]
+    heights = [max(panel.height for panel in row) for row in rows]
+    with figure_style():
+        figure = Figure(figsize=(2 * WIDTH + 0.6, sum(heights)), layout="constrained")
+        figure.get_layout_engine().set(h_pad=0.09, w_pad=0.09)  # type: ignore[union-attr]
+        grid = figure.add_gridspec(len(rows), 2, height_ratios=heights)
+        drawn = []
+        for index, panel in enumerate(panels):
+            axes = figure.add_subplot(grid[index // 2, index % 2])
+            panel.draw(axes)
+            axes.set_title(f"{chr(ord('a') + index)}  {panel.title}")
+            drawn.append(axes)
+        _legend(figure, drawn, columns=6)
+        return figure
+
+
+def _legend(figure: Figure, drawn: list[Axes], columns: int) -> None:
+    """One legend below all, in room of its own."""
+    handles = {}
+    for axes in drawn:
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(name, handle)
+    for name in [name for name in handles if name.startswith("paper")]:  # to the end
+        handles[name] = handles.pop(name)
+    if not handles:
+        return
+    if max(len(name) for name in handles) > 13:
+        columns = columns * 2 // 3
+    columns = min(len(handles), columns)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.12 + 0.18 * -(-len(handles) // columns))
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns)
+
+
+def save(figure: Figure, base: Path) -> str:
+    """Write `base`.png and `base`.svg; the same figure gives the same bytes.
+
+    Returns:
+        The SVG, which has a dark form that shows where the reader prefers it.
+    """
+    with figure_style():
+        with replacing(base.parent / f"{base.name}.png") as path:
+            figure.savefig(path, format="png")
+        figure.set_layout_engine("none")  # the SVG has the layout that the PNG was given
+        with replacing(base.parent / f"{base.name}.svg") as path:
+            figure.savefig(path, format="svg", metadata={"Date": None})
+            text = _with_night(path.read_text(encoding="utf-8"))
+            path.write_text(text, encoding="utf-8")
+    return text
+
+
+def _with_night(svg: str) -> str:
+    rules = "".join(
+        f'[style*="{what}: {day}"]{{{what}:{night}!important}}'
+        for day, night in NIGHT.items()
+        for what in ("fill", "stroke")
+    )
+    return svg.replace("</style>", f"@media (prefers-color-scheme:dark){{{rules}}}</style>", 1)
+
+
+def bars(axes: Axes, summary: Mapping, measure: str, paper: str) -> None:
+    """One bar a learner with its spread over the seeds; a diamond where the paper has a number.
+
+    Args:
+        axes: Where to draw.
+        summary: What `summarise` gives.
+        measure: Which of its measures.
+        paper: What the legend says of the diamonds.
+    """
+    with _learners(axes, summary, measure, paper) as rows:
+        for position, learner, score in rows:
+            several = score["seeds"] > 1
+            error = {"xerr": score["std"], "ecolor": INK, "capsize": 2.5} if several else {}
+            axes.barh(position, score["mean"], height=0.7, color=colour(learner), **error)
+    axes.set_xlim(0, 1)
+    axes.set_xticks(np.linspace(0, 1, 6))
+    if known(measure).percent:
+        percent_axis(axes.xaxis)
+
+
+def dots(axes: Axes, summary: Mapping, measure: str, paper: str) -> None:
+    """One dot a learner on a logarithmic axis, which has no nought to stand a bar on; a diamond for the paper's."""
+    axes.set_xscale("log")
+    with _learners(axes, summary, measure, paper) as rows:
+        for position, learner, score in rows:
+            axes.plot(score["mean"], position, "o", color=colour(learner), markersize=7)
+    axes.margins(x=0.08)
+    plain_log(axes.xaxis, *axes.get_xlim())
+
+
+@contextmanager
+def _learners(axes: Axes, summary: Mapping, measure: str, paper: str) -> Iterator[list[tuple[int, str, dict]]]:
+    """Rows of a picture, a learner each: their names to the left, their numbers to the right, the paper's diamonds."""
+    scores = {learner: scores.get(measure) for learner, scores in summary.items()}
+    yield [(i, learner, s) for i, (learner, s) in enumerate(scores.items()) if s and s["mean"] is not None]
+    told = False
+    for position, score in enumerate(scores.values()):
+        text = mean_and_spread(measure, score) if score else NOTHING
+        where = {"xy": (1, position), "xycoords": ("axes fraction", "data")}
+        axes.annotate(text, **where, xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5)
+        if score and score["paper"] is not None:
+            diamonds(axes, score["paper"], position, None if told else paper)
+            told = True
+    axes.set_yticks(range(len(scores)), [short_label(learner) for learner in scores])
+    axes.set_ylim(len(scores) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+
+
+def diamonds(axes: Axes, x: Any, y: Any, name: str | None = None, edge: str = INK, **more: Any) -> None:
+    """The paper's numbers; with no x and y, only their entry in the legend."""
+    inside = not np.size(x)  # what is nowhere must not widen the picture
+    style: Any = {"markersize": 5.5, "markerfacecolor": PAPER, "markeredgecolor": edge, "zorder": 5, "clip_on": inside}
+    axes.plot(x, y, "D", label=name, **style, **more)
+
+
+def lines(axes: Axes, curves: Iterable[Curve]) -> None:
+    """Each learner's mean over the seeds, and a band of one standard deviation."""
+    for learner, where, values in curves:
+        mean, std = mean_and_std(values)
+        seen = np.isfinite(mean)
+        where, mean, std = where[seen], mean[seen], std[seen]
+        marked = {"marker": "o", "markersize": 3} if len(where) <= MARKED else {}
+        axes.plot(where, mean, label=short_label(learner), **line_style(learner), **marked)
+        if len(values) > 1:
+            axes.fill_between(where, mean - std, mean + std, color=colour(learner), alpha=0.15, linewidth=0)
+
+
+def mean_and_std(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Over the first dimension, of what was measured; NaN where nothing was."""
+    seen = np.isfinite(values)
+    count = np.where(seen.any(0), seen.sum(0), np.nan)
+    mean = np.where(seen, values, 0).sum(0) / count
+    return mean, np.sqrt(np.where(seen, (values - mean) ** 2, 0).sum(0) / count)
+
+
+def percent_axis(axis) -> None:
+    """Fractions as per cent."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}%"))
+
+
+def whole_numbers(axis) -> None:
+    """Ticks at whole numbers only: tasks."""
+    axis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+
+
+def plain_log(axis, low: float, high: float) -> None:
+    """A logarithmic axis with numbers that people write: 1, 10, 100, and between them if it is a short one."""
+    between = (1, 2, 5) if high < 50 * low else (1,)
+    ticks = [m * 10.0**k for k in range(floor(log10(low)), ceil(log10(high)) + 1) for m in between]
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    axis.set_major_locator(FixedLocator(ticks) if len(ticks) > 1 else MaxNLocator(3))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: short_number(float(f"{value:.6g}"))))
+    axis.set_minor_formatter(NullFormatter())
+    if len(ticks) < 2:
+        axis.set_minor_locator(NullLocator())
+
+
+def in_words(summary: Mapping, measure: str) -> str:
+    """The numbers of a measure, learner by learner."""
+    unit = " %" if known(measure).percent else ""
+    said = []
+    for learner, scores in summary.items():
+        if measure in scores:
+            score = scores[measure]
+            beside = "" if score["paper"] is None else f" (paper: {number(measure, score['paper'])}{unit})"
+            said.append(f"{label(learner)} {mean_and_spread(measure, score)}{unit}{beside}")
+    return "; ".join(said)
+
+
+def ends_in_words(curves: Iterable[Curve], percent: bool) -> str:
+    """Where each learner's curve begins and ends."""
+    said = []
+    for learner, where, values in curves:
+        mean, _ = mean_and_std(values)
+        seen = np.flatnonzero(np.isfinite(mean))
+        if len(seen):
+            first, last = ((f"{100 * mean[i]:.1f} %" if percent else f"{mean[i]:.3g}") for i in seen[[0, -1]])
+            said.append(f"{label(learner)} from {first} at {where[seen[0]]:g} to {last} at {where[seen[-1]]:g}")
+    return "; ".join(said)

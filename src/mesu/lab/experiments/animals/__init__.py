@@ -1,0 +1,1 @@
+"""Animals (Fig. 2): the experiment and its figures."""

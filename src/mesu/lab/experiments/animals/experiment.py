@@ -1,0 +1,265 @@
+"""Animals (Fig. 2): five families, and in every task a new species of each; features of photographs, one at a time.
+
+A network learns bears, cats, poultry, wild birds and cattle from one species each, then from others: the families stay, what
+they look like changes, and nobody says when. Whales, of no family, should make it doubt.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import log
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from mesu import measures, optim
+from mesu.lab.data import Dataset
+from mesu.lab.data.animals import Animals, animals
+from mesu.lab.experiments.trial import LearnerTrial
+from mesu.lab.streams import Domains, Task
+from mesu.lab.table import Row
+from mesu.learners import BayesianLearner, Learner, WeightLearner
+from mesu.posterior.bayesian import Bayesian
+from mesu.rules import checks
+
+LEARNERS = ("mesu", "mesu-slow", "mesu-weighted", "mesu-paper", "sgd")
+FAMILIES, TASKS = 5, 4
+EXAMPLES = 4  # photographs that the report shows of those a learner is most sure of, and of those it doubts most
+EDGES = np.geomspace(
+    1e-5, log(FAMILIES), 41
+)  # of the histograms of doubt, in nats; less than the first counts as the first
+
+# The paper's fifty draws, a word a task: which of its four species each family shows, so "33123" is the fourth of bears and of
+# cats, the second of poultry, the third of wild birds and the fourth of cattle.
+# fmt: off
+DRAWS = (
+    "33123 00231 21310 12002", "23220 12032 31113 00301", "21102 32011 03223 10330", "22312 11030 00121 33203",
+    "12320 03212 31001 20133", "32112 10331 23223 01000", "32311 20222 03003 11130", "01210 32103 13321 20032",
+    "32230 13013 01121 20302", "32323 10232 01010 23101", "10320 23112 01031 32203", "10003 01330 23111 32222",
+    "13032 01101 20210 32323", "23100 01031 10213 32322", "22310 10233 31102 03021", "13100 02023 21311 30232",
+    "12232 00103 31020 23311", "11131 30303 22022 03210", "30022 01330 23211 12103", "33321 01130 12203 20012",
+    "21313 33101 00022 12230", "33332 21111 00223 12000", "30002 13130 22213 01321", "32110 23222 11001 00333",
+    "30021 22113 03300 11232", "30332 02201 21120 13013", "12121 00232 21000 33313", "30121 02002 11210 23333",
+    "21030 02123 33311 10202", "00121 21310 33002 12233", "01112 23221 30003 12330", "01221 20030 12312 33103",
+    "01223 20002 13130 32311", "01032 32111 20300 13223", "31212 02001 23333 10120", "13300 01212 22023 30131",
+    "33000 21232 02111 10323", "33000 01112 20323 12231", "31230 22312 10103 03021", "01230 33121 12003 20312",
+    "22303 33122 00011 11230", "21132 30023 03200 12311", "12010 01121 33202 20333", "31110 22331 10022 03203",
+    "01230 33303 22121 10012", "01111 12203 33330 20022", "03131 11022 20213 32300", "00213 13121 31030 22302",
+    "12131 20013 03320 31202", "23231 01313 30102 12020",
+)
+# fmt: on
+
+
+@dataclass(frozen=True)
+class AnimalFamilies:
+    """Settings of `mesu run animals`: the paper's table, and the published run where the two differ."""
+
+    features: str = "resnet18"  # resnet18 (made anew, close to the paper's), effnetlite0, or a file of your own
+    seeds: int = 50  # draws of species, the paper's in its order
+    first_draw: int = 0  # where to begin: from 50 on they are not the paper's, and settings can be chosen on them
+    learners: tuple[str, ...] = LEARNERS  # who takes part
+    epochs: int = 5  # times that each task is shown
+    photographs: int = 720  # of each species in an epoch, some of them again
+    hidden: int = 64  # hidden units of the one layer
+    samples: int = 10  # Monte Carlo samples of a training step
+    test_samples: int = 100  # Monte Carlo samples of a prediction
+    memory: float = 500_000  # N of every MESU, in updates; of mesu-weighted, in photographs
+    prior_std: float = 0.1  # their prior
+    estimator: str = "local"  # how they draw: local, or weights as the paper does
+    init_scale: tuple[float, ...] = (0.2,)  # start of mesu, which is exact, without rates or clip: times 1/sqrt(fan_in)
+    slow_init_scale: float = 4.0  # start of mesu-slow: a wide one, with means that move slowly
+    slow_lr_mean: float | None = None  # their rate; by default 1 / showings of a photograph, as mesu-weighted has it
+    weighted_init_scale: float = 1.0  # start of mesu-weighted, to whom a photograph counts once on average
+    paper_lr_std: float = 120.0  # rate of sigma of mesu-paper: 60 in the paper's table, where the half is left out
+    paper_max_step: float | None = 0.5  # its trust region, which the paper does not mention
+    paper_max_std: float | None = None  # its widest sigma: 0.1 in the published run, which changes next to nothing
+    sgd_lr: tuple[float, ...] = (0.005, 0.001, 0.0001)  # rates of SGD: the paper's, and lower
+
+    name = "animals"
+    stage_name = "tasks"
+    scales: ClassVar[dict[str, dict[str, Any]]] = {
+        "smoke": {"seeds": 2, "epochs": 1},
+        "small": {"seeds": 5},
+        "paper": {},  # a few minutes on two cores
+    }
+
+    @property
+    def contestants(self) -> tuple[str, ...]:
+        """The learners: SGD once for each rate, MESU once for each start if there are several."""
+        names: list[str] = []
+        for learner in self.learners:
+            if learner == "sgd":
+                names += [f"sgd-{rate:g}" for rate in self.sgd_lr]
+            elif learner == "mesu" and len(self.init_scale) > 1:
+                names += [f"mesu-start-{scale:g}" for scale in self.init_scale]
+            else:
+                names.append(learner)
+        return tuple(names)
+
+    @property
+    def stages(self) -> int:
+        """One a task."""
+        return TASKS
+
+    def check(self) -> None:
+        """Refuse settings that cannot run, before anything is started."""
+        for name in ("seeds", "epochs", "photographs", "hidden", "samples", "test_samples"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
+        for name in ("learners", "init_scale", "sgd_lr"):
+            values = getattr(self, name)
+            if not values or len(set(values)) < len(values):
+                raise ValueError(f"{name} must be one or more, all different, got {','.join(map(str, values))!r}")
+        for learner in self.learners:
+            if learner not in LEARNERS:
+                raise no_such(learner)
+        if self.slow_lr_mean is not None:
+            checks.positive("slow_lr_mean", self.slow_lr_mean)
+        if self.first_draw < 0:
+            raise ValueError(f"first_draw must be 0 or more, got {self.first_draw!r}")
+        data = animals(self.features)
+        for contestant in self.contestants:
+            make_learner(self, data, contestant, seed=0)
+
+    def trial(self, contestant: str, seed: int) -> "AnimalsTrial":
+        """One learner on one draw of species."""
+        return AnimalsTrial(self, contestant, seed)
+
+
+class AnimalsTrial(LearnerTrial):
+    """One learner on one draw of species; a stage is a task."""
+
+    def __init__(self, settings: AnimalFamilies, contestant: str, seed: int) -> None:
+        torch.set_num_threads(1)  # learners and seeds run side by side: more threads only wait for each other
+        self.settings, self.data, self.draw = settings, animals(settings.features), settings.first_draw + seed
+        self.stream = Domains([family_task(self.data, species, settings.photographs) for species in drawn(self.draw)])
+        self.model = make_learner(settings, self.data, contestant, self.draw)
+        self.row = partial(Row, settings.name, contestant, self.draw)
+
+    def stage(self, index: int) -> Iterator[Row]:
+        """Learn one task, then test all four, met or not, and the doubt about animals and whales."""
+        settings, task = self.settings, self.stream[index]
+        for epoch in range(settings.epochs):
+            self.model.learn(*shuffled(task, self.draw, epoch))
+        self.model.boundary(task.x_train, task.y_train)
+        row = partial(self.row, (index + 1) * settings.epochs * len(task.y_train), index)
+        for tested in self.stream:
+            prediction = self.model.predict(tested.x_test, settings.test_samples)
+            yield row(tested.index, "accuracy", measures.accuracy(prediction.probs.numpy(), tested.y_test))
+        # a deterministic network has no epistemic uncertainty: aleatoric is all that it can offer
+        kind = "epistemic" if isinstance(self.model, BayesianLearner) else "aleatoric"
+        on_animals, on_whales = (
+            self.model.predict(x, settings.test_samples) for x in (self.data.test_x, self.data.ood_x)
+        )
+        inside, outside = (getattr(prediction, kind).numpy() for prediction in (on_animals, on_whales))
+        yield row(None, "ood_auroc", measures.auroc(inside, outside))
+        if index == TASKS - 1:
+            for name, doubt in (("doubt_inside", inside), ("doubt_outside", outside)):
+                counts, _ = np.histogram(np.clip(doubt, EDGES[0], EDGES[-1]), EDGES)
+                for place, count in enumerate(counts):
+                    yield row(place, name, count / len(doubt))
+            if self.draw == settings.first_draw and self.data.test_pictures is not None:
+                for name, prediction, doubt in (("animal", on_animals, inside), ("whale", on_whales, outside)):
+                    for place in examples(doubt):
+                        yield row(place, f"example_{name}", float(doubt[place]))
+                        yield row(place, f"example_{name}_answer", float(prediction.probs[place].argmax()))
+                        if name == "animal":
+                            yield row(place, "example_animal_species", float(self.data.test_y[place]))
+
+    def pictures(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
+        """The photographs that are examples: animal-17 is that of row 17 of those to test, whale-3 of row 3 of the whales."""
+        photographs = {"animal": self.data.test_pictures, "whale": self.data.ood_pictures}
+        return {
+            f"{name}-{row.on_task}": of_these[row.on_task]
+            for name, of_these in photographs.items()
+            if of_these is not None
+            for row in rows
+            if row.measure == f"example_{name}"
+        }
+
+
+def examples(doubt: np.ndarray) -> list[int]:
+    """Which photographs to show: those doubted least and those doubted most, by rising doubt; no photograph twice."""
+    order = np.argsort(doubt, kind="stable").tolist()
+    return order if len(order) <= 2 * EXAMPLES else order[:EXAMPLES] + order[-EXAMPLES:]
+
+
+def drawn(seed: int) -> list[list[int]]:
+    """The species of each task, by number: one of each family, all of them in the end. Beyond the paper's draws, others."""
+    if seed < len(DRAWS):
+        choice = [[int(digit) for digit in word] for word in DRAWS[seed].split()]
+    else:
+        rng = np.random.default_rng(seed)
+        choice = np.array([rng.permutation(TASKS) for _ in range(FAMILIES)]).T.tolist()
+    return [[family + FAMILIES * which for family, which in enumerate(task)] for task in choice]
+
+
+def family_task(data: Animals, species: list[int], photographs: int) -> Dataset:
+    """The photographs of some species, labelled by family: as many of each to learn, repeated from the first if need be."""
+    chosen = np.concatenate([np.resize(np.flatnonzero(data.train_y == one), photographs) for one in species])
+    tested = np.flatnonzero(np.isin(data.test_y, species))
+    return Dataset(
+        "animals",
+        data.train_x[chosen],
+        data.train_y[chosen] % FAMILIES,
+        data.test_x[tested],
+        data.test_y[tested] % FAMILIES,
+        FAMILIES,
+    )
+
+
+def shuffled(task: Task, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+    """A task's examples in the order of one epoch."""
+    order = np.random.default_rng([seed, task.index, epoch]).permutation(len(task.y_train))
+    return task.x_train[order], task.y_train[order]
+
+
+def example_weight(settings: AnimalFamilies, species: np.ndarray) -> float:
+    """How much a showing counts, so that photographs of these species count once on average, however often they are shown."""
+    each = np.unique(species, return_counts=True)[1]
+    return float(np.minimum(each, settings.photographs).sum() / (len(each) * settings.photographs * settings.epochs))
+
+
+def make_learner(settings: AnimalFamilies, data: Animals, contestant: str, seed: int) -> Learner:
+    """A fresh learner by name."""
+    torch.manual_seed(seed)
+    net = nn.Sequential(
+        nn.Linear(data.train_x.shape[1], settings.hidden), nn.ReLU(), nn.Linear(settings.hidden, FAMILIES)
+    )
+    name, _, number = contestant.partition("-start-" if contestant.startswith("mesu-start-") else "-")
+    if contestant == "mesu-paper":
+        posterior = Bayesian(net, estimator=settings.estimator, init="cifar", seed=seed)
+        rule = optim.MESU(
+            posterior,
+            settings.memory,
+            prior_std=settings.prior_std,
+            lr_std=settings.paper_lr_std,
+            max_step=settings.paper_max_step,
+            max_std=settings.paper_max_std,
+            update="paper",
+        )
+        return BayesianLearner(posterior, rule, settings.samples)
+    if contestant in ("mesu", "mesu-slow", "mesu-weighted") or contestant.startswith("mesu-start-"):
+        once = example_weight(settings, data.train_y)
+        if contestant == "mesu-slow":  # a mean counts a photograph once, its sigma every showing
+            slow = settings.slow_lr_mean
+            scale, lr_mean, lr_std = settings.slow_init_scale, once if slow is None else slow, 1.0
+        elif contestant == "mesu-weighted":
+            scale, lr_mean, lr_std = settings.weighted_init_scale, once, once
+        else:
+            scale, lr_mean, lr_std = float(number or settings.init_scale[0]), 1.0, 1.0
+        size = float(np.sqrt(np.mean(np.square(data.train_x))))
+        posterior = Bayesian(net, estimator=settings.estimator, init_scale=scale, input_scale=size, seed=seed)
+        rates: dict[str, Any] = {"lr_mean": lr_mean, "lr_std": lr_std, "max_step": None}
+        rule = optim.MESU(posterior, settings.memory, prior_std=settings.prior_std, **rates)
+        return BayesianLearner(posterior, rule, settings.samples)
+    if name == "sgd" and number:
+        return WeightLearner(net, optim.SGD(net.parameters(), float(number)))
+    raise no_such(contestant)
+
+
+def no_such(learner: str) -> ValueError:
+    """The error that names those there are."""
+    return ValueError(f"there is no learner {learner!r}: choose from {', '.join(LEARNERS)}")

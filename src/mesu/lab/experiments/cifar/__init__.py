@@ -1,0 +1,1 @@
+"""CIFAR (Fig. 5): the experiment and its figures."""

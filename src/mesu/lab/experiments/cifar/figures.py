@@ -1,0 +1,129 @@
+"""The panels of the convolutional experiments: the paper's Fig. 5, mean accuracy by splits, then task by task."""
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+
+from mesu.lab.drawing.panels import Panel, diamonds, percent_axis, plain_log, whole_numbers
+from mesu.lab.drawing.style import colour, label, line_style
+from mesu.lab.paper import published
+
+MEAN, TASK = "mean_accuracy", "task_accuracy"
+
+
+def cifar_panels(table: pl.DataFrame) -> list[Panel]:
+    """The mean by the number of splits, every task at the end for each number, and how tasks fared on the way."""
+    experiment = str(table["experiment"][0])
+    contestants = list(table["learner"].unique(maintain_order=True))
+    learners = list(dict.fromkeys(name.partition("@")[0] for name in contestants))
+    splits = sorted({int(name.partition("@")[2]) for name in contestants})
+    means = {name: _means(table, name) for name in contestants}
+    panels = [
+        Panel(
+            "splits",
+            "accuracy at the end, mean over the tasks",
+            "By the number of slices that each task is cut into." + _diamonds(experiment),
+            "; ".join(f"{label(name)} {100 * np.mean(values):.1f} %" for name, values in means.items()),
+            lambda axes: _by_splits(axes, experiment, learners, splits, means),
+        )
+    ]
+    for number in splits:
+        ends = {name: _ends(table, f"{name}@{number}") for name in learners if f"{name}@{number}" in means}
+        panels.append(
+            Panel(
+                f"tasks-{number}",
+                f"each task at the end, {number} split{'s' * (number > 1)}",
+                "Lines are guides for the eye.",
+                "; ".join(
+                    f"{label(name)} {', '.join(f'{100 * v:.1f}' for v in values.mean(0))} %"
+                    for name, values in ends.items()
+                ),
+                lambda axes, ends=ends: _each(axes, ends),
+            )
+        )
+    for number in splits:
+        ways = {name: _way(table, f"{name}@{number}") for name in learners if f"{name}@{number}" in means}
+        panels.append(
+            Panel(
+                f"way-{number}",
+                f"each task when learned, {number} split" if number == 1 else f"slices when learned, {number} splits",
+                "Accuracy on the task that was just learned." + " Mean over a slice of every task." * (number > 1),
+                "; ".join(
+                    f"{label(name)} {100 * values.mean():.1f} % on average" for name, (_, values) in ways.items()
+                ),
+                lambda axes, ways=ways: _along(axes, ways),
+            )
+        )
+    return panels
+
+
+def _diamonds(experiment: str) -> str:
+    return " Diamonds: the paper." if experiment == "cifar" else ""
+
+
+def _means(table: pl.DataFrame, contestant: str) -> np.ndarray:
+    return table.filter(learner=contestant, measure=MEAN)["value"].to_numpy()
+
+
+def _ends(table: pl.DataFrame, contestant: str) -> np.ndarray:
+    """[seeds, tasks] accuracies at the end."""
+    own = table.filter(learner=contestant, measure=TASK)
+    last = own.filter(pl.col("after_task") == own["after_task"].max()).sort("seed", "on_task")
+    return last["value"].to_numpy().reshape(len(last["seed"].unique()), -1)
+
+
+def _way(table: pl.DataFrame, contestant: str) -> tuple[np.ndarray, np.ndarray]:
+    """Updates made, and the accuracy on the task just learned, mean over the seeds; of slices, over all tasks' turns."""
+    own = table.filter(learner=contestant, measure=TASK)
+    tasks = int(own["on_task"].max()) + 1  # type: ignore[arg-type]
+    own = own.filter(pl.col("on_task") == pl.col("after_task") % tasks)
+    # tasks differ in how hard they are: one by one they would hide how a learner comes along
+    together = tasks if int(own["after_task"].max()) >= tasks else 1  # type: ignore[arg-type]
+    turn = (pl.col("after_task") // together).alias("turn")
+    mean = own.group_by(turn).agg(pl.col("step").max(), pl.col("value").mean()).sort("turn")
+    return mean["step"].to_numpy(), mean["value"].to_numpy()
+
+
+def _by_splits(
+    axes: Axes, experiment: str, learners: list[str], splits: list[int], means: dict[str, np.ndarray]
+) -> None:
+    marked = False
+    for learner in learners:
+        here = [number for number in splits if f"{learner}@{number}" in means]
+        values = [means[f"{learner}@{number}"] for number in here]
+        mean = np.array([each.mean() for each in values])
+        std = np.array([each.std() for each in values])
+        axes.plot(here, mean, label=label(learner), marker="o", markersize=4, **line_style(learner))
+        axes.fill_between(here, mean - std, mean + std, color=colour(learner), alpha=0.15, linewidth=0)
+        for number in here:
+            paper = published(experiment, f"{learner}@{number}", MEAN)
+            if paper is not None:
+                diamonds(axes, number, paper, edge=colour(learner))
+                marked = True
+    if marked:
+        diamonds(axes, [], [], "paper")
+    axes.set(xscale="log", xlabel="splits", ylabel="accuracy")
+    plain_log(axes.xaxis, 0.9, max(splits) * 1.1)
+    axes.minorticks_off()  # there are no splits between those that were run
+    axes.set_xticks(splits, [str(number) for number in splits])
+    percent_axis(axes.yaxis)
+
+
+def _each(axes: Axes, ends: dict[str, np.ndarray]) -> None:
+    for learner, values in ends.items():
+        where = np.arange(1, values.shape[1] + 1)
+        mean, std = values.mean(0), values.std(0)
+        axes.plot(where, mean, label=label(learner), marker="o", markersize=4, **line_style(learner))
+        if len(values) > 1:
+            axes.fill_between(where, mean - std, mean + std, color=colour(learner), alpha=0.15, linewidth=0)
+    axes.set(xlabel="task", ylabel="accuracy at the end")
+    whole_numbers(axes.xaxis)
+    percent_axis(axes.yaxis)
+
+
+def _along(axes: Axes, ways: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+    for learner, (where, values) in ways.items():
+        marked = {"marker": "o", "markersize": 3} if len(where) <= 25 else {}
+        axes.plot(where, values, label=label(learner), **line_style(learner), **marked)
+    axes.set(xlabel="updates", ylabel="accuracy when learned")
+    percent_axis(axes.yaxis)

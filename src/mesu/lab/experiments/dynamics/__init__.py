@@ -1,0 +1,1 @@
+"""Sigma over time (Proposition 5): the experiment and its figures."""

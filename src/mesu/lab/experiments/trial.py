@@ -1,0 +1,75 @@
+"""The contract between experiments and runs: a trial goes through its stages one by one and can be put down after each."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from torch import Tensor
+
+from mesu.lab.table import Row
+
+
+class Trial(Protocol):
+    """One learner with one seed on its way through an experiment."""
+
+    def stage(self, index: int) -> Iterable[Row]:
+        """Learn the next stage (a task, some epochs) and measure; in order, from 0 or from where it was restored."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that a later stage depends on."""
+        ...
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Become what the trial was that gave these `tensors`."""
+        ...
+
+
+@runtime_checkable
+class Illustrated(Protocol):
+    """A trial that has pictures to what it measured, which its run keeps for the report."""
+
+    def pictures(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
+        """Those that the rows of all its stages speak of, as bytes [height, width, 3], by name."""
+        ...
+
+
+class LearnerTrial:
+    """A trial of which nothing but its learner changes."""
+
+    model: Any  # a `mesu.learners.Learner`
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The learner's."""
+        return self.model.tensors()
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Give the learner its tensors back."""
+        self.model.restore(tensors)
+
+
+class Experiment(Protocol):
+    """The settings of an experiment: a frozen dataclass, its defaults the paper's table."""
+
+    name: ClassVar[str]
+    stage_name: ClassVar[str]  # what a stage is: tasks, epochs, ...
+    scales: ClassVar[dict[str, dict[str, Any]]]  # settings of smoke, small and paper that differ from the defaults
+    seeds: int
+
+    @property
+    def contestants(self) -> tuple[str, ...]:
+        """Who takes part, under the names that the table uses."""
+        ...
+
+    @property
+    def stages(self) -> int:
+        """How many stages each trial has."""
+        ...
+
+    def check(self) -> None:
+        """Refuse settings that cannot run, before anything is started."""
+        ...
+
+    def trial(self, contestant: str, seed: int) -> Trial:
+        """One of the contestants at its start."""
+        ...

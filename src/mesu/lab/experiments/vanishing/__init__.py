@@ -1,0 +1,1 @@
+"""Vanishing uncertainty (Fig. 4): the experiment and its figures."""

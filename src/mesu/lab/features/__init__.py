@@ -1,0 +1,1 @@
+"""Features of photographs from networks that were trained on ImageNet."""

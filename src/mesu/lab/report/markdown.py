@@ -1,0 +1,118 @@
+"""A run's results as a page of Markdown for the documentation: tables, the figure, the command, the versions, the time."""
+
+import shutil
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from mesu.lab.drawing.numbers import counted, duration, heading, known, mean_and_spread, names, number, spread
+from mesu.lab.drawing.panels import overview, save
+from mesu.lab.drawing.style import label
+from mesu.lab.report.figures import panels
+from mesu.lab.report.page import command, paper_note
+from mesu.lab.runs.checkpoints import replacing
+from mesu.lab.runs.run import Run, make_folder
+from mesu.lab.table import summarise
+
+KEPT = ("settings.json", "times.json", "table.parquet")  # of the run, beside the page
+WIDE = 10  # measures beside each other that a page has room for
+
+
+def write_markdown(run: Run, folder: Path, note: str = "") -> Path:
+    """Write README.md, the figure and the run's table into a folder.
+
+    Args:
+        run: A finished run.
+        folder: Gets the files; made if need be.
+        note: Paragraphs to put below the tables: what is seen, and why.
+
+    Returns:
+        The page.
+    """
+    table, saved = run.table(), run.saved
+    summary, experiment = summarise(table), saved["experiment"]
+    make_folder(folder)
+    drawn = panels(table)
+    if drawn:
+        save(overview(drawn), folder / "figure")
+    for name in KEPT:
+        if (run.folder / name).is_file():
+            shutil.copyfile(run.folder / name, folder / name)
+    seeds = sorted(table["seed"].unique())
+    parts = [f"# {experiment}\n", f"`{command(run)}`\n"]
+    parts.append(f"Seed{'s' * (len(seeds) > 1)} {counted(seeds)}. {_times(run)}{_versions(saved['versions'])}.\n")
+    if drawn:
+        parts.append(f"![{experiment}](figure.png)\n")
+    parts.append(_results(summary))
+    papers = _papers(summary)
+    if papers:
+        said = paper_note(experiment, saved["settings"], len(seeds))
+        parts.append(f"## Beside the paper\n\n{said}{' ' if said else ''}Differences are ours minus the paper's.\n")
+        parts.append(papers)
+    if note:
+        parts.append(note.strip() + "\n")
+    parts.append(
+        "The rows that everything here is drawn from are in `table.parquet`; `settings.json` runs it again "
+        f"(`mesu run {experiment} --settings-file settings.json`).\n"
+    )
+    with replacing(folder / "README.md") as path:
+        path.write_text("\n".join(parts), encoding="utf-8")
+    return folder / "README.md"
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _results(summary: dict[str, Any]) -> str:
+    """A row for each learner; where that would be too wide to read, a row for each measure."""
+    measures = [name for name in names(summary) if not name.startswith("uncertainty_")]
+    grid = [["learner", *(heading(name) for name in measures)]]
+    for learner, scores in summary.items():
+        cells = [mean_and_spread(name, scores[name]) if name in scores else "" for name in measures]
+        grid.append([label(learner), *cells])
+    if len(measures) > WIDE:
+        grid[0][0] = "measure"
+        grid = [list(column) for column in zip(*grid, strict=True)]
+    head, *rows = grid
+    return "\n".join(_row(cells) for cells in (head, ["---"] * len(head), *rows)) + "\n"
+
+
+def _papers(summary: dict[str, Any]) -> str:
+    lines = []
+    for name in names(summary):
+        more = int(known(name).percent)
+        for learner, scores in summary.items():
+            score = scores.get(name)
+            if not score or score["paper"] is None:
+                continue
+            ours, paper = score["mean"], score["paper"]
+            gap = None if ours is None or not isfinite(ours) else ours - paper
+            said = number(name, ours, more=more) + (
+                f" ± {spread(name, score, more=more)}" if spread(name, score) else ""
+            )
+            lines.append(
+                _row(
+                    [
+                        heading(name),
+                        label(learner),
+                        said,
+                        number(name, paper, more=more),
+                        number(name, gap, more, sign=True),
+                    ]
+                )
+            )
+    if not lines:
+        return ""
+    return "\n".join([_row(["measure", "learner", "ours", "paper", "difference"]), _row(["---"] * 5), *lines]) + "\n"
+
+
+def _times(run: Run) -> str:
+    times = [value for value in run.times().values() if isfinite(value)]
+    if not times:
+        return ""
+    return f"All learners and seeds together took {duration(sum(times))} (the longest {duration(max(times))}) of wall time. "
+
+
+def _versions(versions: dict[str, str]) -> str:
+    return "With " + ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -1,0 +1,109 @@
+"""The one tidy table that every experiment gives, and the numbers people quote, worked out from it alone."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from mesu import measures
+from mesu.lab.paper import published
+
+
+class Row(NamedTuple):
+    """One measured number. `on_task` is null for what is not about one task."""
+
+    experiment: str
+    learner: str
+    seed: int
+    step: int  # updates made so far
+    after_task: int  # the task just learned, from 0
+    on_task: int | None  # the task tested
+    measure: str
+    value: float
+
+
+SCHEMA = {
+    "experiment": pl.String,
+    "learner": pl.String,
+    "seed": pl.Int64,
+    "step": pl.Int64,
+    "after_task": pl.Int64,
+    "on_task": pl.Int64,
+    "measure": pl.String,
+    "value": pl.Float64,
+}
+
+
+def as_table(rows: Iterable[Row]) -> pl.DataFrame:
+    """Rows as a data frame with the columns of `Row`."""
+    return pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
+
+
+def accuracy_matrix(table: pl.DataFrame, learner: str, seed: int) -> np.ndarray:
+    """Accuracy on each task (columns) after each task (rows) of one run; NaN where it was not measured."""
+    rows = table.filter(pl.col("on_task").is_not_null(), learner=learner, seed=seed, measure="accuracy")
+    tasks = int(rows["after_task"].max()) + 1  # type: ignore[arg-type]
+    matrix = np.full((tasks, tasks), np.nan)
+    matrix[rows["after_task"].to_numpy(), rows["on_task"].to_numpy()] = rows["value"].to_numpy()
+    return matrix
+
+
+def summarise(table: pl.DataFrame) -> dict[str, dict[str, dict[str, float | int | None]]]:
+    """For each learner and measure: mean and standard deviation over the seeds, how many there are, the paper's number.
+
+    None stands for what some seed did not measure, or measured as no finite number.
+    """
+    summary: dict[str, dict[str, dict[str, float | int | None]]] = {}
+    experiment = str(table["experiment"][0])
+    for learner in table["learner"].unique(maintain_order=True):
+        seeds = sorted(table.filter(learner=learner)["seed"].unique())
+        each = [_scores(table, learner, seed) for seed in seeds]
+        summary[learner] = {
+            name: {
+                "mean": _finite(np.mean([scores.get(name, np.nan) for scores in each])),
+                "std": _finite(np.std([scores.get(name, np.nan) for scores in each])),
+                "seeds": len(seeds),
+                "paper": published(experiment, learner, name),
+            }
+            for name in dict.fromkeys(name for scores in each for name in scores)
+        }
+        if not _has_tasks(table, learner):
+            continue
+        # the gap between first and last task is a few test examples, so it is taken of the seeds' mean
+        mean_matrix = np.mean([accuracy_matrix(table, learner, seed) for seed in seeds], axis=0)
+        summary[learner]["rigidity"] = {
+            "mean": _finite(measures.memory_rigidity(mean_matrix)),
+            "std": None,
+            "seeds": len(seeds),
+            "paper": published(experiment, learner, "rigidity"),
+        }
+    return summary
+
+
+def _finite(value: float | np.floating) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _has_tasks(table: pl.DataFrame, learner: str) -> bool:
+    """Whether a learner was tested on single tasks, so that there is an accuracy matrix."""
+    return not table.filter(pl.col("on_task").is_not_null(), learner=learner, measure="accuracy").is_empty()
+
+
+def _scores(table: pl.DataFrame, learner: str, seed: int) -> dict[str, float]:
+    """The numbers of one run: scores of its accuracy matrix, if it has one, and every other measure's last value."""
+    own = table.filter(pl.col("on_task").is_null(), learner=learner, seed=seed)
+    last = own.group_by("measure", maintain_order=True).last()
+    values = dict(zip(last["measure"], last["value"], strict=True))
+    if not _has_tasks(table, learner):
+        return values
+    matrix = accuracy_matrix(table, learner, seed)
+    scores = {
+        "last_five_accuracy": measures.window_accuracy(matrix, 5),
+        "running_five_accuracy": measures.running_window_accuracy(matrix, 5),
+        "newest_accuracy": measures.newest_accuracy(matrix),
+        "all_tasks_accuracy": measures.average_accuracy(matrix),
+        "plasticity": measures.plasticity(matrix),
+        "forgetting": measures.forgetting(matrix),
+    }
+    return scores | values

@@ -1,0 +1,126 @@
+"""`mesu.load`: the model in a file, as the class that saved it. Loading never runs code."""
+
+import json
+import os
+from importlib import import_module
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+
+from mesu.engine.predict import Weights
+from mesu.online.files import (
+    CLASSES,
+    FORMAT,
+    RIVER,
+    UNREADABLE,
+    VERSION,
+    Unreadable,
+    check_tensors,
+    digest_of,
+    exact,
+    layout_of,
+    must,
+    reason_of,
+)
+from mesu.online.model import Moment, Settings, owned
+from mesu.online.scaling import Scale
+
+
+def load(path: str | os.PathLike) -> Any:
+    """The model in a file that its `save` wrote: an estimator for scikit-learn, or a model for River.
+
+    Raises:
+        Unreadable: naming the file and what is wrong with it: it is cut short, altered, of another kind or of a later version.
+        FileNotFoundError: if there is none.
+        ImportError: if it is a model for River, which is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> path = tempfile.mkdtemp() + "/model.safetensors"
+        >>> mesu.MESURegressor(random_state=0).fit([[0.0], [1.0]], [0.0, 1.0]).save(path)
+        >>> mesu.load(path)
+        MESURegressor(random_state=0)
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no model at {path}")
+    if path.is_dir():
+        raise Unreadable(f"{path} is a folder: name the file of a model in it")
+    try:
+        with safe_open(path, framework="np") as file:
+            header = file.metadata() or {}
+            if header.get("format") != FORMAT:
+                raise ValueError("it is a safetensors file that mesu did not save")
+            if header.get("version") != VERSION:
+                raise ValueError(
+                    f"it has version {header.get('version')} of the format, and this mesu reads version {VERSION}: update mesu"
+                )
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if header.get("sha256") != digest_of(header["description"], tensors):
+            raise ValueError("its content is not what was saved")
+        return _model(json.loads(header["description"]), tensors)
+    except ImportError as error:
+        if error.name != "river":
+            raise
+        raise ImportError(
+            f"the model {path} is one for River, which is missing or too old: pip install 'mesu[river]'"
+        ) from error
+    except UNREADABLE as error:
+        raise Unreadable(f"the model {path} cannot be read ({reason_of(error)})") from error
+
+
+def _model(description: dict[str, Any], tensors: dict[str, np.ndarray]) -> Any:
+    """The model that a header and its tensors describe, unless they contradict each other."""
+    kind = _kind(description["class"])
+    given, parameters = description["settings"], description["parameters"]
+    settings = Settings(**{**given, "hidden": tuple(given["hidden"])})
+    inputs, *hidden, outputs = sizes = tuple(description["sizes"])
+    labels = tuple(description["labels"])
+    rows, updates, noise_std = description["rows"], description["updates"], float(description["noise_std"])
+    must(kind._regression is settings.regression, "its class and its settings differ")
+    must(type(settings.seed) is int and 0 <= settings.seed < 2**31, "its seed is none")
+    must(all(type(n) is int and n > 0 for n in sizes), "its sizes are none")
+    must(tuple(hidden) == settings.hidden, "its sizes and its settings differ")
+    must(len(set(labels)) == len(labels) == (0 if settings.regression else outputs), "its outputs have other labels")
+    must(outputs == 1 or not settings.regression, "it has several outputs")
+    must(len({type(label) is str for label in labels}) < 2, "its labels are words and numbers")
+    must(all(type(n) in (str, bool, int) or (type(n) is float and isfinite(n)) for n in labels), "its labels are none")
+    must(type(rows) is type(updates) is int and 0 < rows <= updates < 2**62, "its counts are none")
+    centre, spread = map(float, description["frame"])
+    must(0 < noise_std < inf, "its noise is not positive")
+    must(isfinite(centre) and 0 < spread < inf, "the frame of its targets is none")
+    check_tensors(tensors, layout_of(sizes, updates, settings))
+    moment = Moment(
+        settings=settings,
+        weights=Weights(tensors["mean"], tensors["std"], sizes),
+        judge=Weights(tensors["judge.mean"], tensors["judge.std"], sizes),
+        inputs=Scale(*(tensors[f"inputs.{name}"] for name in Scale._fields)),
+        targets=Scale(*(tensors[f"targets.{name}"] for name in Scale._fields)),
+        frame=(centre, spread),
+        labels=labels,
+        rows=rows,
+        updates=updates,
+        usual=tensors["usual"],
+        misses=tensors["misses"],
+        noise_std=noise_std,
+    )
+    if isinstance(parameters["hidden"], list):
+        parameters["hidden"] = tuple(parameters["hidden"])
+    names = description["feature_names"]
+    if names is not None:
+        names = [exact("feature", name) for name in names]
+        must(len(set(names)) == len(names) == inputs, "its features have other names")
+    return kind._from_kept(owned(moment), parameters, names)
+
+
+def _kind(name: str) -> Any:
+    """The class that a file calls by this name."""
+    must(name.removeprefix(RIVER) in CLASSES, f"its class is {name!r}, which mesu does not have")
+    if name.startswith(RIVER):
+        module = import_module("mesu.online.river")
+    else:
+        from mesu.online import sklearn as module
+    return getattr(module, name.removeprefix(RIVER))

@@ -1,0 +1,341 @@
+"""scikit-learn estimators for people with a stream: a growing network under MESU, in the compiled engine.
+
+`fit` starts anew and goes over a set several times; `partial_fit` goes on with the stream, in order and once. Prediction never
+changes the model. What they do is in `mesu.online.model`; here is what scikit-learn asks for.
+"""
+
+import copy
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mesu.online import files as saving
+from mesu.online import memory_report as remembering
+from mesu.online.model import Moment, Settings, Stream
+
+
+class Uncertainty(NamedTuple):
+    """What is not known about each row: entropies in nats, or variances in the target's units."""
+
+    total: np.ndarray
+    aleatoric: np.ndarray  # what stays, however much is learned
+    epistemic: np.ndarray  # what more data could settle
+
+
+class StreamEstimator(BaseEstimator):
+    """What the classifier and the regressor share."""
+
+    _regression: bool
+    _saved_as: str  # what a file calls the class
+    _stream: Stream
+
+    def __init__(
+        self,
+        hidden=(50,),
+        memory=100_000,
+        *,
+        prior_std=1.0,
+        samples=10,
+        predict_samples=64,
+        epochs=10,
+        standardise=True,
+        init_scale=1.0,
+        random_state=None,
+    ) -> None:
+        self.hidden = hidden
+        self.memory = memory
+        self.prior_std = prior_std
+        self.samples = samples
+        self.predict_samples = predict_samples
+        self.epochs = epochs
+        self.standardise = standardise
+        self.init_scale = init_scale
+        self.random_state = random_state
+
+    def uncertainty(self, X) -> Uncertainty:
+        """How uncertain the prediction of each row is, and why."""
+        return Uncertainty(*self._now().answer(self._rows(X))[1:])
+
+    def score_samples(self, X) -> np.ndarray:
+        """How normal each row is: minus its epistemic uncertainty. Higher is more normal."""
+        return -self._now().strangeness(self._rows(X))
+
+    def is_novel(self, X, share: float = 0.01) -> np.ndarray:
+        """Which rows are stranger than all but a `share` of the last thousand of the stream were, before they were learned."""
+        if not 0 <= share <= 1:
+            raise ValueError(f"share must be between 0 and 1, got {share!r}")
+        rows, now = self._rows(X), self._now()
+        return now.strangeness(rows) > np.quantile(now.usual, 1 - share)
+
+    def memory_report(self) -> "remembering.MemoryReport":
+        """What the model still remembers: `print` it, or draw its `figure()`."""
+        return remembering.report(self._now())
+
+    def save(self, path: str | PathLike) -> None:
+        """Keep the model in one file, for `mesu.load`."""
+        saving.save(self, path)
+
+    def _kept(self) -> tuple[Moment, dict[str, Any], Any]:
+        """What a file keeps: all that was learned, the parameters, and the names of the columns if there are any."""
+        return self._unchanged(), self.get_params(deep=False), getattr(self, "feature_names_in_", None)
+
+    @classmethod
+    def _from_kept(cls, moment: Moment, parameters: dict[str, Any], names: list | None) -> Self:
+        model: Any = cls(**parameters)
+        inputs = moment.weights.sizes[0]
+        if moment.settings.gaps:
+            raise ValueError("its settings are those of a model for River")
+        model._stream = Stream(moment.settings, inputs, moment)
+        model.n_features_in_ = inputs
+        if names is not None:
+            if not all(type(name) is str for name in names):
+                raise ValueError("its columns have other names")
+            model.feature_names_in_ = np.array(names, dtype=object)
+        return model
+
+    def _fit(self, X, y) -> Self:
+        fresh = copy.copy(self)
+        X, y = fresh._learnable(X, y, reset=True)
+        order = check_random_state(self.random_state)
+        stream = fresh._begin(X.shape[1], order)
+        stream.study(X, y, _whole("epochs", self.epochs), order)
+        fresh._stream = stream
+        self.__dict__ = fresh.__dict__  # in one move, for those who predict meanwhile
+        return self
+
+    def _partial_fit(self, X, y, classes=()) -> Self:
+        if self.__sklearn_is_fitted__():
+            settings = self._unchanged().settings
+            X, y = self._learnable(X, y, reset=False)
+            self._stream.draw(settings.predict_samples)
+            self._stream.learn(X, y, classes)
+            return self
+        fresh = copy.copy(self)
+        X, y = fresh._learnable(X, y, reset=True)
+        fresh._stream = fresh._begin(X.shape[1], check_random_state(self.random_state))
+        fresh._stream.learn(X, y, classes)
+        self.__dict__ = fresh.__dict__
+        return self
+
+    def _begin(self, inputs: int, random: np.random.RandomState) -> Stream:
+        return Stream(self._settings(int(random.randint(2**31 - 1))), inputs)
+
+    def _settings(self, seed: int) -> Settings:
+        widths = [self.hidden] if isinstance(self.hidden, Integral) else self.hidden
+        return Settings(
+            hidden=tuple(_whole("hidden", width) for width in widths),
+            memory=_number("memory", self.memory),
+            prior_std=_number("prior_std", self.prior_std),
+            samples=_whole("samples", self.samples),
+            predict_samples=_whole("predict_samples", self.predict_samples),
+            standardise=bool(self.standardise),
+            regression=self._regression,
+            seed=seed,
+            init_scale=_number("init_scale", self.init_scale),
+        )
+
+    def _learnable(self, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        with _naming_words(X):
+            checked: Any = validate_data(self, X, y, reset=reset, y_numeric=self._regression)
+            return _numbers("X", checked[0]), checked[1]
+
+    def _rows(self, X) -> np.ndarray:
+        check_is_fitted(self)
+        with _naming_words(X):
+            return _numbers("X", validate_data(self, X, reset=False))
+
+    def _now(self) -> Moment:
+        check_is_fitted(self)
+        return self._stream.moment.drawing(_whole("predict_samples", self.predict_samples))
+
+    def _unchanged(self) -> Moment:
+        """The moment to go on from, unless somebody has set a parameter that only a start can heed."""
+        now = self._now()
+        now.settings.must_be(self._settings(now.settings.seed), "call fit to begin anew with it")
+        return now
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_stream")
+
+
+class MESUClassifier(ClassifierMixin, StreamEstimator):
+    """A classifier that learns a stream without end: new classes may appear, old evidence fades over `memory` examples.
+
+    Args:
+        hidden: Units of each hidden layer.
+        memory: How many examples the posterior remembers; ``float("inf")`` never forgets.
+        prior_std: Where an unused weight's sigma relaxes to.
+        samples: Monte Carlo samples of each update.
+        predict_samples: Draws that a prediction is averaged over; the same for every row.
+        epochs: Times that `fit` goes over its set.
+        standardise: Bring each input to mean 0 and variance 1 as the stream has them so far.
+        init_scale: What the first sigmas are multiplied by: 2 learns classes faster in the first hundreds of rows.
+        random_state: Seed of the start, the noise, and the order of `fit`.
+
+    Example:
+        >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]] * 10), np.array(["low", "low", "high", "high"] * 10)
+        >>> model = mesu.MESUClassifier(random_state=0).fit(X, y)
+        >>> model.predict([[0.0], [3.0]])
+        array(['low', 'high'], dtype='<U4')
+        >>> model.partial_fit([[9.0]], ["huge"]).classes_  # the head grows
+        array(['high', 'huge', 'low'], dtype='<U4')
+    """
+
+    _regression = False
+    _saved_as = "MESUClassifier"
+
+    def fit(self, X, y) -> Self:
+        """Start anew and learn a set as a whole, `epochs` times over in random order.
+
+        A set that is refused leaves the model as it was.
+        """
+        return self._fit(X, y)
+
+    def partial_fit(self, X, y, classes=None) -> Self:
+        """Learn the next rows of the stream, in order, once. How it is cut into calls cannot be told from the result.
+
+        Args:
+            X: Rows.
+            y: Their classes; new ones get an output where they first appear.
+            classes: Classes that will come, if you know them; not needed.
+        """
+        return self._partial_fit(X, y, () if classes is None else np.unique(_labels(classes)).tolist())
+
+    def predict(self, X) -> np.ndarray:
+        """The most probable class of each row."""
+        rows, now = self._rows(X), self._now()
+        classes, order = _sorted(now.labels)
+        return classes[now.answer(rows).value[:, order].argmax(1)]
+
+    def predict_proba(self, X) -> np.ndarray:
+        """The probability of each class, in the order of `classes_`."""
+        rows, now = self._rows(X), self._now()
+        return now.answer(rows).value[:, _sorted(now.labels)[1]]
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The classes seen so far, sorted."""
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError(f"this {type(self).__name__} has no classes_ yet: fit it first")
+        return _sorted(self._stream.moment.labels)[0]
+
+    def _learnable(self, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        X, y = super()._learnable(X, y, reset)
+        return X, _labels(y, () if reset else self._stream.moment.labels)
+
+
+class MESURegressor(RegressorMixin, StreamEstimator):
+    """A regressor that learns a stream without end, and the noise of its targets with it.
+
+    Arguments as for `MESUClassifier`. Targets are standardised as the stream has them so far.
+
+    Example:
+        >>> X = np.linspace(-1, 1, 200)[:, None]
+        >>> model = mesu.MESURegressor(random_state=0).fit(X, 3 * X[:, 0])
+        >>> mean, std = model.predict([[0.5], [50.0]], return_std=True)
+        >>> bool(abs(mean[0] - 1.5) < 0.1), bool(std[1] > 10 * std[0])  # far away it knows that it does not know
+        (True, True)
+    """
+
+    _regression = True
+    _saved_as = "MESURegressor"
+
+    def fit(self, X, y) -> Self:
+        """Start anew and learn a set as a whole, `epochs` times over in random order.
+
+        A set that is refused leaves the model as it was.
+        """
+        return self._fit(X, y)
+
+    def partial_fit(self, X, y) -> Self:
+        """Learn the next rows of the stream, in order, once. How it is cut into calls cannot be told from the result."""
+        return self._partial_fit(X, y)
+
+    def predict(self, X, return_std: bool = False) -> Any:
+        """The predictive mean of each row; with `return_std` its standard deviation too, noise included."""
+        rows, now = self._rows(X), self._now()
+        answer = now.answer(rows)
+        return (answer.value, np.sqrt(answer.total)) if return_std else answer.value
+
+    def _learnable(self, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        X, y = super()._learnable(X, y, reset)
+        return X, _numbers("y", y)
+
+
+def _labels(y, known: tuple = ()) -> np.ndarray:
+    """Classes as an array of words or numbers, checked unless all are known."""
+    y = np.asarray(y)
+    try:
+        kinds = np.unique(y)
+    except TypeError as error:
+        raise ValueError(
+            f"labels must be all words or all numbers, got some of each: make them one kind first ({error})"
+        ) from error
+    if not set(kinds.tolist()) <= set(known):
+        # repeated, so that a short chunk brings no warning of too many classes
+        check_classification_targets(np.repeat(kinds, 3))
+    return y
+
+
+def _sorted(labels: tuple) -> tuple[np.ndarray, np.ndarray]:
+    """Classes in scikit-learn's order, and the outputs that they have."""
+    classes = np.array(labels)
+    order = np.argsort(classes)
+    return classes[order], order
+
+
+def _numbers(name: str, values: Any) -> np.ndarray:
+    """Values as double-precision numbers, unless they are dates or the like."""
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be numbers, got {values.dtype}: encode its columns as numbers first")
+    return values.astype(np.float64)
+
+
+@contextmanager
+def _naming_words(X: Any) -> Iterator[None]:
+    """Say which column of a table has words, where NumPy only says that there is a word."""
+    try:
+        yield
+    except ValueError as error:
+        column, word = _first_word(X) if re.search("string|X must be numbers", str(error)) else (None, None)
+        if word is None:
+            raise
+        raise ValueError(
+            f"column {column!r} must be numbers, got {word!r}: encode it first, as with sklearn.preprocessing.OneHotEncoder()"
+        ) from error
+
+
+def _first_word(X: Any) -> tuple[Any, str | None]:
+    """The first word in a table that is no number, and the name of its column, or its place."""
+    table = np.array(X, dtype=object)
+    if table.ndim != 2:
+        return None, None
+    for name, column in zip(getattr(X, "columns", range(table.shape[1])), table.T, strict=True):
+        for value in column:
+            if isinstance(value, str):
+                try:
+                    float(value)
+                except ValueError:
+                    return name, value
+    return None, None
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, Real):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return float(value)
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number, 1 or more, got {value!r}")
+    return int(value)

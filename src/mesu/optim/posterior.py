@@ -1,0 +1,267 @@
+"""Posterior rules as optimisers: `MESU`, `FOOVB` and their relatives. Their only state is sigma, which is in the network."""
+
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from mesu import rules
+from mesu.optim.steps import as_vector, buckets, named_pairs, refuse_unsound, with_gradients, write
+from mesu.posterior import Bayesian, Pair
+from mesu.rules import Gaussian
+
+SAFE_STEP = 1.0  # sigmas: noise in a slope can then at most double a sigma, which the next slopes undo
+PIECE = 65_536  # weights; twice as many or half is nearly as good, a million at once takes three times as long
+
+
+class PosteriorOptimizer(Optimizer):
+    """A posterior rule as an optimiser: subclasses name the rule and its settings.
+
+    A parameter group holds pairs laid out as ``[mean, std, mean, std, ...]``, so that state dicts, copies and other
+    frameworks see a plain list of parameters.
+    """
+
+    remedy = "set max_step below 1, or lower the rate of sigma"  # for a sigma that a step would break
+
+    def __init__(self, params: Any, defaults: dict, foreach: bool | None) -> None:
+        groups: list[Any] = [params] if isinstance(params, (Bayesian, Pair)) else list(params)
+        if not groups:
+            raise ValueError("there is nothing to optimise: give a mesu.Bayesian or its pairs()")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": params if isinstance(params, Bayesian) else groups}]
+        super().__init__(groups, {**defaults, "foreach": foreach})
+
+    def rule(self, q: Gaussian, g: Gaussian, group: dict) -> Gaussian:
+        """The rule with this group's settings; raises `ValueError` for settings that make no sense."""
+        raise NotImplementedError
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Add pairs with settings of their own.
+
+        Args:
+            param_group: ``{"params": net_or_pairs, ...settings}``, where the pairs come from `Bayesian.pairs` or
+                `Bayesian.attach`, or are plain ``(mean, std)`` tuples.
+        """
+        pairs = named_pairs(param_group["params"])
+        settings = {**self.defaults, **param_group}
+        zero = torch.zeros(1)
+        self.rule(Gaussian(zero, zero + 1), Gaussian(zero, zero), settings)  # refuses bad settings now, not later
+        flat = [parameter for pair in pairs for parameter in (pair.mean, pair.std)]
+        super().add_param_group({**param_group, "params": flat, "names": [pair.name for pair in pairs]})
+
+    @torch.no_grad()
+    def step(self, closure=None):  # type: ignore[override]
+        """Move every pair that has gradients; leave the others alone.
+
+        Raises:
+            StepRefused: if a gradient is not finite, or a new sigma would not be positive and finite.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        proposals = []
+        for group in self.param_groups:
+            for pairs in buckets(with_gradients(group), fused=group["foreach"] is not False):
+                q = Gaussian(as_vector([p.mean for p in pairs]), as_vector([p.std for p in pairs]))
+                g = Gaussian(as_vector([p.mean.grad for p in pairs]), as_vector([p.std.grad for p in pairs]))
+                new = self._moved(q, g, group)
+                refuse_unsound(pairs, g, new, self.remedy)
+                proposals.append((pairs, new))
+        for pairs, new in proposals:
+            write([p.mean for p in pairs], new.mean)
+            write([p.std for p in pairs], new.std)
+        return loss
+
+    def _moved(self, q: Gaussian, g: Gaussian, group: dict) -> Gaussian:
+        """The rule's proposal, on a CPU a piece at a time: what a rule computes on the way then stays in the cache."""
+        if q.mean.device.type != "cpu" or q.mean.numel() <= PIECE or torch.compiler.is_compiling():
+            return self.rule(q, g, group)
+        new = Gaussian(torch.empty_like(q.mean), torch.empty_like(q.std))
+        for mean, std, *arguments in zip(*(vector.split(PIECE) for vector in (*new, *q, *g)), strict=True):
+            moved = self.rule(Gaussian(*arguments[:2]), Gaussian(*arguments[2:]), group)
+            mean.copy_(moved.mean)
+            std.copy_(moved.std)
+        return new
+
+
+class MESU(PosteriorOptimizer):
+    """Metaplasticity from Synaptic Uncertainty: continual learning with a memory of `memory` updates.
+
+    Differentiate a loss that is *summed* over the batch and averaged over the samples (`Bayesian.nll` is); there is no
+    learning rate to tune. Weights without a gradient neither learn nor forget.
+
+    Args:
+        params: A `Bayesian`, its `pairs()`, or parameter groups ``{"params": net_or_pairs, ...}``.
+        memory: How many updates the posterior remembers (N); ``float("inf")`` never forgets.
+        prior_mean: Where an unused mean relaxes to.
+        prior_std: Where an unused sigma relaxes to.
+        lr_mean: Rate of the mean; 1 in the Bayesian derivation.
+        lr_std: Rate of sigma, in front of eq. 9 with its half; 1 in the Bayesian derivation.
+        update: ``"exact"``, the closed form, which no gradient can break; ``"paper"``, eq. 9-10 as printed.
+        max_step: Trust region: the furthest that a mean or sigma may move in one step, in sigmas. ``"auto"`` is 1 for the
+            exact form, where few samples or sharp targets could otherwise throw weights about, and off for the paper's.
+            None is off.
+        foreach: False runs the rule one parameter at a time; otherwise a group goes through it as one vector.
+        max_std: The widest that a sigma may become, whatever the prior's or the trust region; ``"start"`` is the widest that
+            its parameter has now, which puts every parameter in a group of its own; None is off. Where sigma's gradient is
+            mostly noise (convolutions, few samples, a high `lr_std`), its noise makes some sigmas grow far beyond their start.
+
+    Example:
+        >>> net = mesu.Bayesian(nn.Linear(4, 3), seed=0)
+        >>> opt = mesu.MESU(net, memory=1000)
+        >>> net.nll(torch.ones(1, 4), torch.tensor([2]), samples=10).backward()
+        >>> opt.step(); opt.zero_grad()
+    """
+
+    remedy = "use update='exact', set max_step below 1, or lower lr_std"
+
+    def __init__(
+        self,
+        params: Any,
+        memory: float,
+        prior_mean: float = 0.0,
+        prior_std: float = 1.0,
+        lr_mean: float = 1.0,
+        lr_std: float = 1.0,
+        update: str = "exact",
+        max_step: float | str | None = "auto",
+        foreach: bool | None = None,
+        max_std: float | str | None = None,
+    ) -> None:
+        defaults = {
+            "memory": memory,
+            "prior_mean": prior_mean,
+            "prior_std": prior_std,
+            "lr_mean": lr_mean,
+            "lr_std": lr_std,
+            "update": update,
+            "max_step": max_step,
+            "max_std": max_std,
+        }
+        super().__init__(params, defaults, foreach)
+
+    def add_param_group(self, param_group: dict) -> None:
+        """As for every rule; says what ``max_step="auto"`` is for the group's update, ``max_std="start"`` for its sigmas."""
+        settings = {**self.defaults, **param_group}
+        if settings["max_step"] == "auto":
+            param_group = {**param_group, "max_step": SAFE_STEP if settings["update"] == "exact" else None}
+        if not (isinstance(settings["max_std"], str) and settings["max_std"] == "start"):
+            super().add_param_group(param_group)
+            return
+        before = len(self.param_groups)
+        try:
+            for pair in named_pairs(param_group["params"]):
+                start = float(pair.std.detach().max()) if pair.std.numel() else None
+                super().add_param_group({**param_group, "params": [pair], "max_std": start})
+        except Exception:
+            del self.param_groups[before:]  # all of them or none
+            raise
+
+    def __setstate__(self, state: dict) -> None:
+        """As for every rule; what was saved before there was a `max_std` had none."""
+        super().__setstate__(state)
+        for settings in (self.defaults, *self.param_groups):
+            settings.setdefault("max_std", None)
+
+    def rule(self, q, g, group):
+        """Eq. 9-10, or their closed form."""
+        names = ("memory", "prior_mean", "prior_std", "lr_mean", "lr_std", "max_step", "max_std")
+        c = rules.mesu.constants(**{name: group[name] for name in names})
+        if group["update"] == "exact":
+            return rules.mesu.exact(q, g, c)
+        if group["update"] == "paper":
+            return rules.mesu.paper(q, g, c)
+        raise ValueError(f"update must be 'exact' or 'paper', got {group['update']!r}")
+
+
+class FOOVB(PosteriorOptimizer):
+    """FOO-VB Diagonal: online variational Bayes without forgetting. MESU's exact form with the plain mean and no end.
+
+    Args:
+        params: A `Bayesian`, its `pairs()`, or parameter groups.
+        lr_mean: Rate of the mean.
+        lr_std: Rate of sigma.
+        max_step: Trust region in sigmas; None is off.
+        foreach: As for `MESU`.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr_mean: float = 1.0,
+        lr_std: float = 1.0,
+        max_step: float | None = None,
+        foreach: bool | None = None,
+    ) -> None:
+        super().__init__(params, {"lr_mean": lr_mean, "lr_std": lr_std, "max_step": max_step}, foreach)
+
+    def rule(self, q, g, group):
+        """The fixed point of online variational Bayes."""
+        return rules.foovb.step(q, g, rules.foovb.constants(group["lr_mean"], group["lr_std"], group["max_step"]))
+
+
+class BayesByBackprop(PosteriorOptimizer):
+    """The traditional Bayesian network: gradient descent on cost plus KL, one rate for all (eq. blundell1).
+
+    Args:
+        params: A `Bayesian`, its `pairs()`, or parameter groups.
+        lr: The learning rate.
+        weight: Share of the KL term in one update, 1 / (number of mini-batches) in the original; 0 leaves it out.
+        prior_mean: Mean of the prior.
+        prior_std: Standard deviation of the prior.
+        max_step: Trust region in sigmas; None is off.
+        foreach: As for `MESU`.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float,
+        weight: float = 0.0,
+        prior_mean: float = 0.0,
+        prior_std: float = 1.0,
+        max_step: float | None = None,
+        foreach: bool | None = None,
+    ) -> None:
+        defaults = {"lr": lr, "weight": weight, "prior_mean": prior_mean, "prior_std": prior_std, "max_step": max_step}
+        super().__init__(params, defaults, foreach)
+
+    def rule(self, q, g, group):
+        """Plain descent on C'."""
+        names = ("lr", "weight", "prior_mean", "prior_std", "max_step")
+        c = rules.bayes_by_backprop.constants(**{name: group[name] for name in names})
+        return rules.bayes_by_backprop.step(q, g, c)
+
+
+class BayesianSynapse(PosteriorOptimizer):
+    """The Bayesian synapse of Aitchison et al.: forgetting on a fixed clock `tau` (eq. aitchison).
+
+    Args:
+        params: A `Bayesian`, its `pairs()`, or parameter groups.
+        tau: Updates that it takes to relax to the prior.
+        prior_mean: Mean of the prior.
+        prior_std: Standard deviation of the prior.
+        max_step: Trust region in sigmas; None is off.
+        foreach: As for `MESU`.
+    """
+
+    remedy = "start from a smaller sigma, or scale the inputs down"
+
+    def __init__(
+        self,
+        params: Any,
+        tau: float,
+        prior_mean: float = 0.0,
+        prior_std: float = 1.0,
+        max_step: float | None = None,
+        foreach: bool | None = None,
+    ) -> None:
+        defaults = {"tau": tau, "prior_mean": prior_mean, "prior_std": prior_std, "max_step": max_step}
+        super().__init__(params, defaults, foreach)
+
+    def rule(self, q, g, group):
+        """Both lines of eq. aitchison."""
+        names = ("tau", "prior_mean", "prior_std", "max_step")
+        c = rules.bayesian_synapse.constants(**{name: group[name] for name in names})
+        return rules.bayesian_synapse.step(q, g, c)

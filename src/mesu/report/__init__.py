@@ -1,7 +1,0 @@
-"""Reports: figures, tables and the page of a run, drawn from its table and the pictures it kept; nothing else is read."""
-
-from mesu.report.markdown import write_markdown
-from mesu.report.page import paper_note, write, write_joined
-from mesu.report.text import WIDTH, summary_table
-
-__all__ = ["WIDTH", "paper_note", "summary_table", "write", "write_joined", "write_markdown"]
