@@ -37,8 +37,9 @@ def make(kind=nn.Conv2d, dtype=torch.float64, **settings):
 
 def lean(layer, x, seed=7):
     """The layer's draw, as it makes it."""
-    getattr(layer, "_orig_mod", layer).noise = Noise(seed)  # of a compiled layer, the layer
-    return layer(x)
+    inner = getattr(layer, "_orig_mod", layer)  # of a compiled layer, the layer
+    with layers.drawing_with([inner], Noise(seed)):
+        return layer(x)
 
 
 def plain(layer, x, seed=7):
@@ -186,19 +187,17 @@ def test_no_slopes_wanted_draws_the_same():
 )  # torch's own, when it first differentiates forwards
 def test_functional_transforms_still_pass():
     layer, x = make()
-    layer.noise = Noise(7)
 
     def cost(std):
-        return torch.func.functional_call(layer, {"weight_std": std}, (x.detach(),)).sum()
+        with layers.drawing_with([layer], Noise(7)):
+            return torch.func.functional_call(layer, {"weight_std": std}, (x.detach(),)).sum()
 
     by_transform = torch.func.grad(cost)(layer.weight_std.detach())
     by_hand = torch.autograd.grad(lean(layer, x.detach()).sum(), layer.weight_std)[0]
     torch.testing.assert_close(by_transform, by_hand)
-    layer.noise = Noise(7)
     ones = torch.ones_like(layer.weight_std)
     _, along = torch.func.jvp(cost, (layer.weight_std.detach(),), (ones,))
     torch.testing.assert_close(along, by_hand.sum())
-    layer.noise = Noise(7)
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(layer.weight_std.detach(), ones)
         pushed = torch.autograd.forward_ad.unpack_dual(cost(dual)).tangent

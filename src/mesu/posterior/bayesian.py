@@ -8,34 +8,23 @@ sigma along.
 """
 
 import copy
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from fnmatch import fnmatchcase
-from math import prod
-from typing import NamedTuple
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 from torch.utils import _pytree as pytree
 
-from mesu.posterior import initial
-from mesu.posterior.layers import LOCAL_TWIN, Local
-from mesu.posterior.likelihood import Likelihood, describe_bad, named
+from mesu.posterior import drawing, initial
+from mesu.posterior.coverage import as_patterns, choose, freeze_batchnorm, inside, owners, use_local_layers
+from mesu.posterior.inputs import check_batch, explain_failure, first_layer
+from mesu.posterior.layers import Local, drawing_with
+from mesu.posterior.likelihood import Likelihood, named
 from mesu.posterior.noise import Noise
 from mesu.rules.checks import positive
 
 ESTIMATORS = ("weights", "local")
-BATCHNORM = (nn.modules.batchnorm._BatchNorm,)
-CONVOLUTION = (nn.modules.conv._ConvNd,)
-# vmap has no batching rule for recurrent layers and attention, and turns drawn convolutions into slow grouped ones.
-LOOPED = (nn.RNNBase, nn.MultiheadAttention, *CONVOLUTION)
-# How torch says that shapes do not fit.
-MISFIT = re.compile(
-    r"shapes cannot be multiplied|size mismatch|expected input.* to have|must match the size|shape '.*' is invalid"
-)
 
 
 class Pair(NamedTuple):
@@ -114,6 +103,7 @@ class Bayesian(nn.Module):
         self.likelihood = named(likelihood, noise_std)
         self.noise = Noise(seed)
         self.module = copy.deepcopy(module)
+        self._turns = drawing.Turns()
         self._covered: list[str] = []
         self._cover("", deterministic)
         if not self._covered:
@@ -123,9 +113,11 @@ class Bayesian(nn.Module):
 
     def pairs(self, prefix: str = "") -> Iterator[Pair]:
         """Every covered parameter with its sigma, or only those of the submodule or parameter called `prefix`."""
-        for name in self._covered:
-            if _inside(name, prefix):
-                yield Pair(name, self.module.get_parameter(name), self.module.get_parameter(name + "_std"))
+        get = self.module.get_parameter
+        names = [name for name in self._covered if inside(name, prefix)]
+        with self._turns:
+            pairs = [Pair(name, get(name), get(name + "_std")) for name in names]
+        yield from pairs
 
     def deterministic_parameters(self) -> Iterator[nn.Parameter]:
         """Parameters left out of the posterior, for an ordinary optimiser."""
@@ -155,8 +147,7 @@ class Bayesian(nn.Module):
         example = next(self.parameters())
         parent.add_module(leaf, copy.deepcopy(module).to(example.device, example.dtype))
         try:
-            patterns = [deterministic] if isinstance(deterministic, str) else deterministic
-            self._cover(name, [f"{name}.{pattern}" for pattern in patterns])
+            self._cover(name, [f"{name}.{pattern}" for pattern in as_patterns(deterministic)])
         except BaseException:
             del parent._modules[leaf]
             raise
@@ -164,63 +155,24 @@ class Bayesian(nn.Module):
 
     def _cover(self, prefix: str, deterministic: Iterable[str]) -> None:
         """Give every parameter below `prefix` a standard deviation, and every layer that can be local its twin."""
-        patterns = [deterministic] if isinstance(deterministic, str) else list(deterministic)
-        normalised = {name for name, m in self.module.named_modules() if isinstance(m, BATCHNORM)}
-        refused = sorted(name or type(self.module).__name__ for name in normalised if _inside(name, prefix))
-        if refused and self.batchnorm == "refuse":
-            raise ValueError(
-                f"layer {refused[0]!r} is a batch normalisation ({len(refused)} in all): it mixes the examples of a batch "
-                "and keeps running averages that no posterior covers. Use GroupNorm or LayerNorm instead, or keep it "
-                "deterministic at the averages it has with Bayesian(..., batchnorm='freeze')"
-            )
-        owners = _owners(self.module)
-        unused = set(patterns)
-        covered = []
-        for name, parameter in self.module.named_parameters():
-            matching = {pattern for pattern in patterns if _matches(name, pattern)}
-            unused -= matching
-            is_std = name.endswith("_std") and name.removesuffix("_std") in self._covered
-            frozen = not parameter.requires_grad or name.rpartition(".")[0] in normalised
-            if name in self._covered or is_std or frozen or matching or not _inside(name, prefix):
-                continue
-            if isinstance(parameter, nn.UninitializedParameter):
-                raise ValueError(f"parameter {name!r} has no shape yet: run the lazy module once before wrapping it")
-            if any(getattr(owner, "sparse", False) is True for owner, _ in owners[name]):
-                raise ValueError(
-                    f"parameter {name!r} is of a layer with sparse=True: drawn weights have dense gradients, and those of "
-                    f"sigma are never sparse. Make the layer with sparse=False, or leave it out: deterministic=[{name!r}]"
-                )
-            if parameter.is_floating_point():
-                covered.append(name)
-        if unused:
-            raise ValueError(f"deterministic={sorted(unused)[0]!r} matches no parameter of the module")
-        _, first = self._first_layer()
-        for name in covered:
-            owner, leaf = owners[name][0]
+        chosen = choose(self.module, prefix, deterministic, self._covered, self.batchnorm)
+        holders = owners(self.module)
+        _, first = first_layer(self.module)
+        for name in chosen:
+            owner, leaf = holders[name][0]
             scale = self.input_scale if owner is first else 1.0
             mean, std = initial.start(owner, leaf, self.init, self.init_std, self.noise, self.init_scale, scale)
             getattr(owner, leaf).data = mean
             owner.register_parameter(leaf + "_std", nn.Parameter(std))
-        self._covered += covered
-        places = Counter(id(m) for _, m in self.module.named_modules(remove_duplicate=False))
-        for name, layer in self.module.named_modules():
-            weight = f"{name}.weight" if name else "weight"
-            tied = len(owners.get(weight, ())) > 1 or len(owners.get(f"{weight[:-6]}bias", ())) > 1
-            shared = tied or places[id(layer)] > 1  # one draw must serve all its places
-            if type(layer) in LOCAL_TWIN and weight in self._covered and not shared:
-                layer.__class__ = LOCAL_TWIN[type(layer)]
-        self._freeze_batchnorm()
+        self._covered += chosen
+        use_local_layers(self.module, self._covered)
+        freeze_batchnorm(self.module)
 
     def train(self, mode: bool = True) -> "Bayesian":
-        """As `nn.Module.train`, except that a kept batch normalisation stays frozen."""
+        """As `nn.Module.train`, except that batch normalisation stays frozen."""
         super().train(mode)
-        self._freeze_batchnorm()
+        freeze_batchnorm(self.module)
         return self
-
-    def _freeze_batchnorm(self) -> None:
-        for module in self.module.modules():
-            if isinstance(module, BATCHNORM):
-                module.training = False
 
     # -- drawing ----------------------------------------------------------------------------------------------------
 
@@ -239,27 +191,19 @@ class Bayesian(nn.Module):
         noise = noise or self.noise
         before = noise.state
         with self._local_layers(noise if estimator == "local" else None) as layers:
-            drawn = self._drawn_names(layers)
+            names = self._names_to_draw(layers)
             try:
-                if samples > 1 and self._vectorizes():
-                    try:
-                        return self._all_at_once(drawn, samples, noise, args, kwargs)
-                    except (RuntimeError, NotImplementedError) as error:
-                        # only vmap's own refusals mean "loop instead"; the rest is the caller's to see
-                        if self.vectorize or not _is_vmap_refusal(error):
-                            raise
-                        self.vectorize = False
-                        noise.state = before
-                return self._one_by_one(drawn, samples, noise, args, kwargs)
+                with self._turns if names else nullcontext():
+                    return self._run(names, samples, noise, before, args, kwargs)
             except BaseException as error:
                 noise.state = before
                 if isinstance(error, RuntimeError):
-                    self._explain(args, str(error))
+                    explain_failure(self.module, args, str(error))
                 raise
 
     def at_mean(self, *args, **kwargs):
         """The output of the one network whose weights are the means: no noise, ``[B, ...]``."""
-        with self._local_layers(None):
+        with self._local_layers(None), self._turns:
             return self.module(*args, **kwargs)
 
     def nll(self, x: Tensor, y: Tensor, samples: int = 10, **kwargs) -> Tensor:
@@ -271,15 +215,7 @@ class Bayesian(nn.Module):
         """
         before = self.noise.state
         if not torch.compiler.is_compiling():
-            for name, value in (("inputs", x), ("targets", y)):
-                if not isinstance(value, Tensor):
-                    raise TypeError(f"{name} must be a tensor, got {type(value).__name__}: take torch.as_tensor")
-            if x.dim() == 0 or y.dim() == 0:
-                raise ValueError("got a single number where a batch was expected: give inputs and targets a first axis")
-            if x.shape[0] == 0 or x.shape[0] != y.shape[0]:
-                raise ValueError(f"got {x.shape[0]} inputs and {y.shape[0]} targets: there must be as many, and some")
-            if x.is_floating_point() and not torch.isfinite(x).all():
-                raise ValueError(f"inputs must be finite, got {describe_bad(x)}: drop or fill those rows first")
+            check_batch(x, y)
             self.likelihood.check(y)
         out = self(x, samples=samples, **kwargs)
         try:
@@ -295,84 +231,36 @@ class Bayesian(nn.Module):
 
     @contextmanager
     def _local_layers(self, noise: Noise | None) -> Iterator[list[str]]:
-        """Lend the noise to the layers that draw their own outputs; yields their names."""
-        layers = [(name, m) for name, m in self.module.named_modules() if isinstance(m, Local)]
-        for _, layer in layers:
-            layer.noise = noise
-        # torch's fused attention takes weights past their layers, so that those could not draw
-        fused = torch.backends.mha.get_fastpath_enabled()
-        torch.backends.mha.set_fastpath_enabled(False)
-        try:
-            yield [name for name, _ in layers] if noise is not None else []
-        finally:
-            torch.backends.mha.set_fastpath_enabled(fused)
-            for _, layer in layers:
-                layer.noise = None
+        """Let the layers that can do so draw their outputs with `noise`, if there is one; yields the names of those that do."""
+        layers = {name: m for name, m in self.module.named_modules() if isinstance(m, Local)}
+        with drawing_with(layers.values(), noise), drawing.ordinary_attention(self.module):
+            yield [*layers] if noise is not None else []
 
-    def _drawn_names(self, local_layers: list[str]) -> list[str]:
+    def _names_to_draw(self, local_layers: list[str]) -> list[str]:
+        """The covered parameters of all other layers: their values are drawn."""
         local = {f"{layer}.{leaf}" if layer else leaf for layer in local_layers for leaf in ("weight", "bias")}
         return [name for name in self._covered if name not in local]
 
-    def _draw(self, names: list[str], noise: Noise) -> list[Tensor]:
-        """One flat draw of standard normals for the named parameters, cut to their shapes."""
-        means = [self.module.get_parameter(name) for name in names]
-        if not means:
-            return []
-        flat = noise.normal((sum(m.numel() for m in means),), like=means[0])
-        return [e.view(m.shape) for e, m in zip(flat.split([m.numel() for m in means]), means, strict=True)]
-
-    def _weights(self, names: list[str], eps: list[Tensor]) -> dict[str, Tensor]:
-        """Eq. 11: w = mu + sigma * e."""
-        get = self.module.get_parameter
-        return {name: get(name) + get(name + "_std") * e for name, e in zip(names, eps, strict=True)}
-
-    def _one_by_one(self, names, samples, noise, args, kwargs):
-        outs = []
-        for _ in range(samples):
-            weights = self._weights(names, self._draw(names, noise))
-            outs.append(functional_call(self.module, weights, args, kwargs))
-        return pytree.tree_map(lambda *leaves: torch.stack(leaves), *outs)
-
-    def _all_at_once(self, names, samples, noise, args, kwargs):
-        draws = [self._draw(names, noise) for _ in range(samples)]
-        weights = self._weights(names, [torch.stack(e) for e in zip(*draws, strict=True)])
-        index = torch.arange(samples)  # gives vmap its axis when every layer draws its own outputs
-
-        def one(weights, _):
-            return functional_call(self.module, weights, args, kwargs)
-
-        return vmap(one, randomness="different")(weights, index)
-
-    def _vectorizes(self) -> bool:
-        if self.vectorize is not None:
-            return self.vectorize
-        return not any(isinstance(m, LOOPED) for m in self.module.modules())
-
-    def _first_layer(self) -> tuple[str, nn.Linear | nn.modules.conv._ConvNd | None]:
-        """The layer that meets the inputs, by the order in which the module names its parts."""
-        layers = ((n, m) for n, m in self.module.named_modules() if isinstance(m, (nn.Linear, *CONVOLUTION)))
-        return next(layers, ("", None))
-
-    def _explain(self, args: tuple, message: str) -> None:
-        """Raise a `ValueError` if the network failed because its input has the wrong width."""
-        x = args[0] if args and isinstance(args[0], Tensor) else None
-        name, first = self._first_layer()
-        if x is None or first is None:
-            return
-        if isinstance(first, nn.Linear):
-            fits = x.dim() > 0 and first.in_features in (x.shape[-1], prod(x.shape[1:]))
-            wanted = f"{first.in_features} features"
-        else:
-            axis = -len(first.kernel_size) - 1
-            fits = x.dim() >= -axis and x.shape[axis] == first.in_channels
-            wanted = f"{first.in_channels} channels"
-        if not fits or MISFIT.search(message):
-            raise ValueError(
-                f"an input of shape {tuple(x.shape)} does not fit: the first layer ({name or type(first).__name__!r}) "
-                f"takes {wanted}"
-            ) from None
+    def _run(self, names: list[str], samples: int, noise: Noise, before: Tensor, args: tuple, kwargs: dict) -> Any:
+        """The samples as one batch or one after the other; a network that vmap refuses starts again at noise `before`."""
+        at_once = drawing.vmap_is_faster(self.module) if self.vectorize is None else self.vectorize
+        if samples > 1 and at_once:
+            try:
+                return drawing.all_at_once(self.module, names, samples, noise, args, kwargs)
+            except (RuntimeError, NotImplementedError) as error:
+                # only an operation that vmap cannot run means "loop instead"; the caller sees all other errors
+                if self.vectorize or not drawing.is_vmap_refusal(error):
+                    raise
+                self.vectorize = False
+                noise.state = before
+        return drawing.one_by_one(self.module, names, samples, noise, args, kwargs)
 
     # -- state ------------------------------------------------------------------------------------------------------
+
+    def state_dict(self, *args, **kwargs):
+        """As `nn.Module.state_dict`: means and standard deviations, never the weights that another thread has drawn."""
+        with self._turns:
+            return super().state_dict(*args, **kwargs)
 
     def get_extra_state(self) -> Tensor:
         """The noise generator's state, so that a restored posterior draws what the saved one would have drawn."""
@@ -387,27 +275,3 @@ class Bayesian(nn.Module):
         weights = sum(pair.mean.numel() for pair in self.pairs())
         return f"estimator={self.estimator!r}, init={self.init!r}, gaussian_weights={weights}"
 
-
-def _inside(name: str, prefix: str) -> bool:
-    return not prefix or name == prefix or name.startswith(prefix + ".")
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return _inside(name, pattern) or fnmatchcase(name, pattern)
-
-
-def _is_vmap_refusal(error: Exception) -> bool:
-    text = str(error)
-    return any(word in text for word in ("vmap", "Batching rule", "batching rule", "functorch"))
-
-
-def _owners(module: nn.Module) -> dict[str, list[tuple[nn.Module, str]]]:
-    """For each parameter name, every (submodule, attribute) that holds the same tensor: more than one if it is tied."""
-    homes: dict[int, list[tuple[nn.Module, str]]] = {}
-    names: dict[str, int] = {}
-    for path, owner in module.named_modules():
-        for leaf, parameter in owner._parameters.items():
-            if parameter is not None:
-                homes.setdefault(id(parameter), []).append((owner, leaf))
-                names[f"{path}.{leaf}" if path else leaf] = id(parameter)
-    return {name: homes[key] for name, key in names.items()}

@@ -11,7 +11,10 @@ Where one weight meets several inputs of the same example (a convolution's posit
 each position still has the right mean and variance, but positions are drawn independently, which drawn weights are not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -22,31 +25,50 @@ from torch.autograd.graph import get_gradient_edge
 
 from mesu.posterior.noise import Noise
 
-# Under the root, so that an all-zero input (s = 0, where the root has no slope) gives a zero gradient and not NaN.
+# Least s^2 under the root: an all-zero input has s = 0, where the root has an infinite slope and the gradient would be NaN.
 TINY = 1e-30
-LEAN = 65_536  # numbers in an input, from which saving memory is worth the extra calls; a convolution's and a long sequence's
+# Inputs with at least this many numbers (convolutions, long sequences) take `LeanDraw`: its saving is then worth the extra calls.
+LEAN = 65_536
 Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+# The layers that draw in the forward pass under way, each with its noise. A context variable, so that another thread which
+# uses the same network has its own.
+_noise: ContextVar[Mapping["Local", Noise | None]] = ContextVar("mesu_layer_noise", default=MappingProxyType({}))
+
+
+@contextmanager
+def drawing_with(layers: Iterable["Local"], noise: Noise | None) -> Iterator[None]:
+    """Let these layers draw their outputs with `noise` inside; with None they are plain layers."""
+    token = _noise.set({**_noise.get(), **dict.fromkeys(layers, noise)})
+    try:
+        yield
+    finally:
+        _noise.reset(token)
 
 
 class Local:
-    """A layer that, while it has a `noise`, draws its outputs; without one it is the plain layer it was."""
+    """A layer that draws its outputs inside `drawing_with`, and is the plain layer it was everywhere else."""
 
-    noise: Noise | None = None
+    @property
+    def noise(self) -> Noise | None:
+        """What this layer draws with in this thread now, or None."""
+        return _noise.get().get(self)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The layer's linear map for given weights."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layer's output: drawn when there is noise to draw it with."""
+        """The layer's output: drawn if there is noise to draw it with."""
         layer: Any = self
-        if self.noise is None:
+        noise = self.noise
+        if noise is None:
             return self.linear(x, layer.weight, layer.bias)
         inputs = (x, layer.weight, layer.weight_std, layer.bias, getattr(layer, "bias_std", None))
         if _may_be_lean(x) and x.numel() >= max(LEAN, layer.weight.numel()):
-            return LeanDraw.apply(self.linear, self.noise, *inputs)
+            return LeanDraw.apply(self.linear, noise, *inputs)
         mean, var = moments(self.linear, *inputs)
-        return draw(mean, var, normal(self.noise, mean))
+        return draw(mean, var, normal(noise, mean))
 
 
 def moments(linear: Linear, x, weight, weight_std, bias, bias_std) -> tuple[Tensor, Tensor]:
