@@ -274,4 +274,3 @@ class Bayesian(nn.Module):
         """What `print(net)` adds."""
         weights = sum(pair.mean.numel() for pair in self.pairs())
         return f"estimator={self.estimator!r}, init={self.init!r}, gaussian_weights={weights}"
-

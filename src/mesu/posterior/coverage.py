@@ -11,7 +11,9 @@ from mesu.posterior.layers import LOCAL_TWIN
 BATCHNORM = (nn.modules.batchnorm._BatchNorm,)
 
 
-def choose(module: nn.Module, prefix: str, deterministic: Iterable[str], covered: list[str], batchnorm: str) -> list[str]:
+def choose(
+    module: nn.Module, prefix: str, deterministic: Iterable[str], covered: list[str], batchnorm: str
+) -> list[str]:
     """Names of the parameters below `prefix` to cover: those with a gradient, unless they are left out by name.
 
     Args:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mesu.lab.data.animals import Animals, animals
-from mesu.lab.data.catalogue import published
+from mesu.lab.data.catalogue import data_sets
 from mesu.lab.data.finding import where
 from mesu.lab.drawing.panels import overview
 from mesu.lab.experiments.animals import experiment as experiment
@@ -208,7 +208,7 @@ def learned(trial):
     return [row for index in range(4) for row in trial.stage(index)]
 
 
-@pytest.mark.skipif(where(published("animals-resnet18")) is None, reason="not on this machine: animals_resnet18.npz")
+@pytest.mark.skipif(where(data_sets["animals-resnet18"]) is None, reason="not on this machine: animals_resnet18.npz")
 def test_on_photographs_the_exact_step_forgets_less_than_the_paper_s_rule_and_sgd():
     # draw 0 ends at 95.1, 96.4, 95.4, 93.9, 90.5 and 95.5 % (all fifty: 94.0, 95.4, 94.5, 90.0, 87.9 and 94.4 %)
     settings = AnimalFamilies(sgd_lr=(0.005, 0.0001))

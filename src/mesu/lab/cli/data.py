@@ -16,13 +16,14 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 
 from mesu.lab.data.animals import ANIMALS
-from mesu.lab.data.catalogue import CATALOGUE, published
+from mesu.lab.data.catalogue import data_sets
 from mesu.lab.data.finding import cache_folder, data_folder, find, verify, where
 from mesu.lab.data.progress import Progress, progress, shown_by
 from mesu.lab.data.published import Published, Unavailable
 from mesu.lab.features.photographs import BATCH, DEFAULT_NETWORK, make_features
 
 FAILED = 2
+ABOUT = "List, get or verify data sets. Data sets of your own: --import MODULE, the module that registers them."
 
 
 def list_data(json: bool = False) -> None:
@@ -31,7 +32,7 @@ def list_data(json: bool = False) -> None:
     Args:
         json: Print one JSON object on standard output instead of a table.
     """
-    found = {name: where(known) for name, known in CATALOGUE.items()}
+    found = {name: where(known) for name, known in data_sets.items()}
     if json:
         try:
             cache = str(cache_folder())
@@ -40,7 +41,7 @@ def list_data(json: bool = False) -> None:
         folder = data_folder()
         sets = [
             {"name": name, "what": known.what, "bytes": known.nbytes, "where": found[name]}
-            for name, known in CATALOGUE.items()
+            for name, known in data_sets.items()
         ]
         print(dumps({"mesu_data": str(folder) if folder else None, "cache": cache, "sets": sets}))
         return
@@ -49,7 +50,7 @@ def list_data(json: bool = False) -> None:
     table.add_column("what", overflow="fold")
     table.add_column("MB", justify="right", no_wrap=True)
     table.add_column("where", overflow="fold")
-    for name, known in CATALOGUE.items():
+    for name, known in data_sets.items():
         table.add_row(name, known.what, f"{known.nbytes / 1e6:.1f}", escape(found[name] or _advice(known)))
     Console().print(table, highlight=False)
 
@@ -83,7 +84,7 @@ def get(
         json: Print one JSON object on standard output instead of lines.
     """
     if not names:
-        raise ValueError(f"say which data set to get: {', '.join(CATALOGUE)}")
+        raise ValueError(f"say which data set to get: {', '.join(data_sets)}")
     if images is not None:
         if names != ("animals",):
             raise ValueError(
@@ -95,7 +96,7 @@ def get(
             raise ValueError("--network, --weights, --batch and --out are for photographs: add --images FOLDER")
         if "animals" in names:
             raise ValueError(_which_animals())
-        results = _get_published([published(name) for name in names])
+        results = _get_published([data_sets[name] for name in names])
     if json:
         print(dumps({"sets": results}))
     console, errors = Console(), Console(stderr=True)
@@ -156,7 +157,7 @@ def verify_data(names: tyro.conf.Positional[tuple[str, ...]] = (), json: bool = 
         json: Print one JSON object on standard output instead of lines.
     """
     results: list[dict[str, Any]] = []
-    for known in [published(name) for name in names] or CATALOGUE.values():
+    for known in [data_sets[name] for name in names or data_sets]:
         places = verify(known)
         if names and not places:
             results.append({"name": known.name, "where": None, "wrong": [_advice(known)]})
@@ -169,7 +170,7 @@ def verify_data(names: tyro.conf.Positional[tuple[str, ...]] = (), json: bool = 
             place = f"{result['name']}  {result['where'] or ''}".rstrip()
             words = (
                 "right"
-                if CATALOGUE[result["name"]].checkable
+                if data_sets[result["name"]].checkable
                 else "undamaged (nobody has published hashes of its arrays)"
             )
             if result["wrong"]:

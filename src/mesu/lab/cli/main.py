@@ -18,7 +18,8 @@ from rich.table import Table
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 from tyro.extras import subcommand_cli_from_dict
 
-from mesu.lab.cli.data import get, list_data, live_progress, print_error, verify_data
+from mesu.lab.cli.data import ABOUT, get, list_data, live_progress, print_error, verify_data
+from mesu.lab.cli.imports import import_named
 from mesu.lab.experiments import EXPERIMENTS, about
 from mesu.lab.report import WIDTH, paper_note, summary_table, write, write_joined, write_markdown
 from mesu.lab.runs.run import Run, check_workers, watch
@@ -258,7 +259,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         if given[:1] == ["data"]:  # whose names are separated by blanks, so the registry does not apply
             commands = {"list": list_data, "get": get, "verify": verify_data}
-            subcommand_cli_from_dict(commands, prog="mesu data", args=given[1:])
+            subcommand_cli_from_dict(commands, prog="mesu data", description=ABOUT, args=import_named(given[1:]))
             return
         with registry:
             if given == ["--version"]:

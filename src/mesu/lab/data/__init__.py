@@ -1,9 +1,26 @@
-"""Data sets: what to learn from and what to test on, found or fetched, and checked to the byte."""
+"""Data sets to learn from and to test on: found on this machine or fetched, and every array checked by its SHA-256."""
 
 from mesu.lab.data.animals import Animals, animals
+from mesu.lab.data.catalogue import data_sets, register
 from mesu.lab.data.cifar import cifar10, cifar100
 from mesu.lab.data.dataset import Dataset
 from mesu.lab.data.digits import digits
+from mesu.lab.data.finding import load
 from mesu.lab.data.mnist import fashion_mnist, mnist
+from mesu.lab.data.published import Array, Published
 
-__all__ = ["Animals", "Dataset", "animals", "cifar10", "cifar100", "digits", "fashion_mnist", "mnist"]
+__all__ = [
+    "Animals",
+    "Array",
+    "Dataset",
+    "Published",
+    "animals",
+    "cifar10",
+    "cifar100",
+    "data_sets",
+    "digits",
+    "fashion_mnist",
+    "load",
+    "mnist",
+    "register",
+]

@@ -36,35 +36,33 @@ _PHOTOGRAPHS = {
     "species_code": Array((20,), "<U2", "484a0b6a0da55d9751bf8a9e25a5cc4ef09a8db6f172e8caf0b1f6680c6f1806"),
     "species_name": Array((20,), "<U10", "55f95615e76334836a8ea62e5b73dd43d115f07f0348dd5d5e571ad2fe51aa77"),
 }
-_RESNET18 = {
-    "train_x": Array((4576, 512), "float16", "2d395a18676078469cbd47800dcd55cb41d2e6b0be73172725b2dca07ab54449"),
-    "test_x": Array((1446, 512), "float16", "e985777d007c49edc184f131f406eede713ebafba2f9452f4a37402fef26c598"),
-    "ood_x": Array((287, 512), "float16", "310732a0b647c9c9140812a5a97327c49134d57e860664fcac1668b259f4dffe"),
-}
-_EFFNETLITE0 = {
-    "train_x": Array((4576, 1280), "float16", "3c45c8421bd8db73e6b55dacecbd0cedeed94f595b63ca9175f4dca723207581"),
-    "test_x": Array((1446, 1280), "float16", "565bac7284348b6c7e4fd9c93e5dba79cd77265707698a01e26206e68ae5fc9d"),
-    "ood_x": Array((287, 1280), "float16", "03c70d7704a9b3f9eceb8561ad0aa0e1512b0a7c3a902df039de058bebd77f48"),
-}
-
 _INSTEAD = "take photographs of your own: mesu data get animals --images FOLDER, then mesu run animals --features FILE"
 
+
+def _features(network: str, title: str, width: int, train_x: str, test_x: str, ood_x: str) -> Published:
+    """The features that one network makes of the paper's photographs, with the SHA-256 of each array."""
+    rows = {"train_x": (4576, train_x), "test_x": (1446, test_x), "ood_x": (287, ood_x)}
+    return Published(
+        name=f"animals-{network}",
+        title=f"Animals ({title})",
+        what=f"6,309 photographs of animals as {width:,} features",
+        contents={name: Array((n, width), "float16", sha256) for name, (n, sha256) in rows.items()} | _PHOTOGRAPHS,
+        instead=_INSTEAD,
+    )
+
+
 ANIMALS = {
-    "resnet18": Published(
-        name="animals-resnet18",
-        title="Animals (ResNet18)",
-        what="6,309 photographs of animals as 512 features",
-        contents=_RESNET18 | _PHOTOGRAPHS,
-        sources=(),
-        instead=_INSTEAD,
+    "resnet18": _features(
+        *("resnet18", "ResNet18", 512),
+        train_x="2d395a18676078469cbd47800dcd55cb41d2e6b0be73172725b2dca07ab54449",
+        test_x="e985777d007c49edc184f131f406eede713ebafba2f9452f4a37402fef26c598",
+        ood_x="310732a0b647c9c9140812a5a97327c49134d57e860664fcac1668b259f4dffe",
     ),
-    "effnetlite0": Published(
-        name="animals-effnetlite0",
-        title="Animals (EfficientNet-Lite0)",
-        what="6,309 photographs of animals as 1,280 features",
-        contents=_EFFNETLITE0 | _PHOTOGRAPHS,
-        sources=(),
-        instead=_INSTEAD,
+    "effnetlite0": _features(
+        *("effnetlite0", "EfficientNet-Lite0", 1280),
+        train_x="3c45c8421bd8db73e6b55dacecbd0cedeed94f595b63ca9175f4dca723207581",
+        test_x="565bac7284348b6c7e4fd9c93e5dba79cd77265707698a01e26206e68ae5fc9d",
+        ood_x="03c70d7704a9b3f9eceb8561ad0aa0e1512b0a7c3a902df039de058bebd77f48",
     ),
 }
 
@@ -95,7 +93,7 @@ def animals(features: str | Path = "resnet18") -> Animals:
         DamagedData: if the file holds something else.
     """
     if str(features) in ANIMALS:
-        return _published(str(features))
+        return _of_the_paper(str(features))
     path = Path(features).expanduser()
     if path.suffix != ".npz":
         raise ValueError(
@@ -106,7 +104,7 @@ def animals(features: str | Path = "resnet18") -> Animals:
 
 
 @cache
-def _published(features: str) -> Animals:
+def _of_the_paper(features: str) -> Animals:
     return _numbered(load(ANIMALS[features]))
 
 

@@ -1,22 +1,29 @@
-"""Every data set that `mesu` knows, by the name that the commands use."""
+"""The data sets that `mesu data` knows, by name: those of this package, and those that users register."""
 
 from mesu.lab.data.animals import ANIMALS
 from mesu.lab.data.cifar import CIFAR10, CIFAR100
 from mesu.lab.data.digits import DIGITS
 from mesu.lab.data.mnist import FASHION_MNIST, MNIST
 from mesu.lab.data.published import Published
+from mesu.lab.registry import Registry
 
-CATALOGUE = {
-    published.name: published for published in (DIGITS, MNIST, FASHION_MNIST, CIFAR10, CIFAR100, *ANIMALS.values())
-}
+data_sets = Registry("data set", "mesu.data_sets")
 
 
-def published(name: str) -> Published:
-    """The data set of this name.
+def register(published: Published) -> Published:
+    """Add a data set to those that `mesu data` knows, under its own name, and return it.
+
+    A package can also declare it as an entry point of the group `mesu.data_sets`; it is then known without an import.
+    docs/how-to/add-a-data-set.md shows both.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if another data set has this name.
+        TypeError: if it is no `Published`.
     """
-    if name not in CATALOGUE:
-        raise ValueError(f"there is no data set {name!r}: choose from {', '.join(CATALOGUE)}")
-    return CATALOGUE[name]
+    if not isinstance(published, Published):
+        raise TypeError(f"a data set must be a Published, got {type(published).__name__}: describe its arrays with one")
+    return data_sets.register(published.name)(published)
+
+
+for _published in (DIGITS, MNIST, FASHION_MNIST, CIFAR10, CIFAR100, *ANIMALS.values()):
+    register(_published)

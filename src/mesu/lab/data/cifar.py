@@ -12,7 +12,7 @@ from mesu.lab.data.dataset import Dataset
 from mesu.lab.data.download import Archive, File
 from mesu.lab.data.finding import load
 from mesu.lab.data.packages import NpmPackage
-from mesu.lab.data.published import Array, Arrays, Published, Unavailable
+from mesu.lab.data.published import Arrays, Published, Unavailable, images_and_labels
 
 MOST_PNG_BYTES = 30_000_000
 MOST_JSON_BYTES = 200_000
@@ -71,16 +71,6 @@ def from_hundred(files: Mapping[str, bytes]) -> Arrays:
     return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
 
 
-def _contents(**sha256: str) -> dict[str, Array]:
-    shapes = {
-        "x_train": (50_000, 32, 32, 3),
-        "y_train": (50_000,),
-        "x_test": (10_000, 32, 32, 3),
-        "y_test": (10_000,),
-    }
-    return {name: Array(shape, "uint8", sha256.get(name)) for name, shape in shapes.items()}
-
-
 CIFAR10_TRAIN_BATCHES = tuple(f"cifar-10-batches-py/data_batch_{i}" for i in range(1, 6))
 CIFAR10_TEST_BATCH = "cifar-10-batches-py/test_batch"
 CIFAR10_ARCHIVE = File(
@@ -92,7 +82,10 @@ CIFAR10 = Published(
     name="cifar10",
     title="CIFAR-10",
     what="60,000 photographs in 10 classes, 32 x 32, colour",
-    contents=_contents(
+    contents=images_and_labels(
+        50_000,
+        10_000,
+        (32, 32, 3),
         x_train="47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
         y_train="2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
         x_test="f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
@@ -128,7 +121,7 @@ CIFAR100 = Published(
     name="cifar100",
     title="CIFAR-100",
     what="60,000 photographs in 100 classes, 32 x 32, colour",
-    contents=_contents(),  # nobody has published hashes of the arrays: the archive's own vouches for them
+    contents=images_and_labels(50_000, 10_000, (32, 32, 3)),
     sources=(
         Archive(
             CIFAR100_ARCHIVE,
@@ -143,15 +136,10 @@ CIFAR100 = Published(
 @cache
 def cifar10() -> Dataset:
     """50,000 photographs to learn and 10,000 to test, as [N, 3, 32, 32] from 0 to 1, in 10 classes."""
-    return _dataset(CIFAR10)
+    return Dataset.photographs(CIFAR10.name, **load(CIFAR10))
 
 
 @cache
 def cifar100() -> Dataset:
     """As many photographs in 100 classes."""
-    return _dataset(CIFAR100)
-
-
-def _dataset(published: Published) -> Dataset:
-    arrays = load(published)
-    return Dataset.photographs(published.name, *(arrays[name] for name in published.contents))
+    return Dataset.photographs(CIFAR100.name, **load(CIFAR100))

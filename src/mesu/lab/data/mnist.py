@@ -13,7 +13,7 @@ from mesu.lab.data.download import Download, File
 from mesu.lab.data.finding import load
 from mesu.lab.data.idx import read_idx
 from mesu.lab.data.packages import DebianPackage, NpmPackage, PipPackage
-from mesu.lab.data.published import Array, Arrays, Published
+from mesu.lab.data.published import Arrays, Published, images_and_labels
 
 IDX_FILES = {
     "x_train": "train-images-idx3-ubyte",
@@ -49,11 +49,6 @@ def from_csv(files: Mapping[str, bytes]) -> Arrays:
     return arrays
 
 
-def _contents(**sha256: str) -> dict[str, Array]:
-    shapes = {"x_train": (60_000, 28, 28), "y_train": (60_000,), "x_test": (10_000, 28, 28), "y_test": (10_000,)}
-    return {name: Array(shape, "uint8", sha256[name]) for name, shape in shapes.items()}
-
-
 def _download(home: str, **files: tuple[int, str]) -> Download:
     """The compressed idx files below one address, each with its bytes and SHA-256."""
     return Download(tuple(File(f"{home}/{IDX_FILES[name]}.gz", *known) for name, known in files.items()), from_idx)
@@ -63,7 +58,10 @@ MNIST = Published(
     name="mnist",
     title="MNIST",
     what="70,000 handwritten digits, 28 x 28",
-    contents=_contents(
+    contents=images_and_labels(
+        60_000,
+        10_000,
+        (28, 28),
         x_train="741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
         y_train="1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
         x_test="6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
@@ -98,7 +96,10 @@ FASHION_MNIST = Published(
     name="fashion-mnist",
     title="Fashion-MNIST",
     what="70,000 pictures of clothes, 28 x 28",
-    contents=_contents(
+    contents=images_and_labels(
+        60_000,
+        10_000,
+        (28, 28),
         x_train="2e487a6c89124f78f2d7521542223cafe96f7123c3ca13d447772ac6ecbb3012",
         y_train="657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7",
         x_test="c867c93ff95360594e8ec3287995350b824dd110b11595c0e13d5423f621867a",
@@ -124,15 +125,10 @@ FASHION_MNIST = Published(
 @cache
 def mnist() -> Dataset:
     """60,000 handwritten digits to learn and 10,000 to test, 28 x 28 pixels."""
-    return _dataset(MNIST)
+    return Dataset.standardised(MNIST.name, **load(MNIST))
 
 
 @cache
 def fashion_mnist() -> Dataset:
     """As many pictures of clothes, in the same format: outliers for MNIST."""
-    return _dataset(FASHION_MNIST)
-
-
-def _dataset(published: Published) -> Dataset:
-    arrays = load(published)
-    return Dataset.standardised(published.name, *(arrays[name] for name in published.contents))
+    return Dataset.standardised(FASHION_MNIST.name, **load(FASHION_MNIST))

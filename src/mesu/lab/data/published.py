@@ -51,6 +51,16 @@ class Array:
     dtype: str
     sha256: str | None  # of its bytes in C order; None if nobody has published it
 
+    @classmethod
+    def of(cls, array: np.ndarray) -> "Array":
+        """The description of an array that you have, its SHA-256 included.
+
+        Example:
+            >>> Array.of(np.zeros(3, np.uint8))
+            Array(shape=(3,), dtype='uint8', sha256='709e80c88487a2411e1ee4dfb9f22a861492d20c4765150c0c794abd70f8147c')
+        """
+        return cls(array.shape, array.dtype.name, _sha256(array))
+
     @property
     def nbytes(self) -> int:
         """Bytes it takes in memory."""
@@ -64,7 +74,7 @@ class Array:
             return f"has shape {times(array.shape)} where {times(self.shape)} is right"
         if array.dtype != np.dtype(self.dtype):
             return f"has dtype {array.dtype} where {self.dtype} is right"
-        if self.sha256 and hashlib.sha256(array.tobytes()).hexdigest() != self.sha256:
+        if self.sha256 and _sha256(array) != self.sha256:
             return "has other bytes than it should (by SHA-256)"
         return None
 
@@ -80,7 +90,7 @@ class Published:
     title: str  # as people write it
     what: str  # a few words on what it holds
     contents: Mapping[str, Array]
-    sources: tuple[Source, ...]  # in the order to try them
+    sources: tuple[Source, ...] = ()  # in the order to try them; none if only the user can have it
     ships_with: str | None = None  # a package that mesu needs anyway and that has it: nothing to fetch or keep
     archive: str | None = None  # the file as its makers publish it, which may be put into MESU_DATA too
     instead: str | None = None  # what serves as well to a user who cannot have it
@@ -113,6 +123,23 @@ class Published:
             files.append(f"the original archive {self.archive}")
         instead = f"; or {self.instead}" if self.instead else ""
         return f"Put {', or '.join(files)} into a folder and set MESU_DATA to that folder{instead}"
+
+
+def images_and_labels(train: int, test: int, shape: tuple[int, ...], **sha256: str) -> dict[str, Array]:
+    """The usual four arrays of bytes: images of one shape and their labels, to train on and to test on.
+
+    Args:
+        train: How many images there are to train on.
+        test: How many to test on.
+        shape: The shape of one image.
+        sha256: Of each array, by its name, as far as known.
+    """
+    shapes = {"x_train": (train, *shape), "y_train": (train,), "x_test": (test, *shape), "y_test": (test,)}
+    return {name: Array(each, "uint8", sha256.get(name)) for name, each in shapes.items()}
+
+
+def _sha256(array: np.ndarray) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()
 
 
 def times(shape: tuple[int, ...]) -> str:
