@@ -27,7 +27,7 @@ from mesu.posterior.noise import Noise
 
 # Least s^2 under the root: an all-zero input has s = 0, where the root has an infinite slope and the gradient would be NaN.
 TINY = 1e-30
-# Inputs with at least this many numbers (convolutions, long sequences) take `LeanDraw`: its saving is then worth the extra calls.
+# Inputs with at least this many numbers (convolutions, long sequences) take `LeanDraw`: there it saves more than it costs.
 LEAN = 65_536
 Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 

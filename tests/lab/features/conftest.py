@@ -1,0 +1,5 @@
+"""Every test of features starts with an empty cache and without MESU_DATA."""
+
+from tests.lab.data.places import cache, folders
+
+__all__ = ["cache", "folders"]
