@@ -17,7 +17,7 @@ from mesu.lab.data.finding import cache_folder, make_writable
 from mesu.lab.data.progress import progress
 from mesu.lab.data.published import Arrays, Unavailable
 from mesu.lab.features.efficientnet import EfficientNetLite0
-from mesu.lab.features.pretrained import effnetlite0_weights, fit, read_weights, resnet18_weights
+from mesu.lab.features.pretrained import pretrained_effnetlite0, fit, read_pretrained, pretrained_resnet18
 from mesu.lab.features.resnet import ResNet18
 
 SHORTER_SIDE = 256  # after resizing, as torchvision does for ImageNet
@@ -38,7 +38,7 @@ class Network:
 
     title: str
     build: Callable[[], EfficientNetLite0 | ResNet18]
-    weights: Callable[[], dict[str, Tensor]]  # where no file is named
+    pretrained: Callable[[], dict[str, Tensor]]  # its weights, if the user names no file of them
     mean: tuple[float, float, float]  # of red, green and blue, as bytes
     std: tuple[float, float, float]
 
@@ -47,14 +47,14 @@ NETWORKS = {
     "effnetlite0": Network(
         title="EfficientNet-Lite0",
         build=EfficientNetLite0,
-        weights=effnetlite0_weights,
+        pretrained=pretrained_effnetlite0,
         mean=(127, 127, 127),
         std=(128, 128, 128),
     ),
     "resnet18": Network(
         title="ResNet18",
         build=ResNet18,
-        weights=resnet18_weights,
+        pretrained=pretrained_resnet18,
         mean=(0.485 * 255, 0.456 * 255, 0.406 * 255),  # ImageNet's, as torchvision has them
         std=(0.229 * 255, 0.224 * 255, 0.225 * 255),
     ),
@@ -82,7 +82,7 @@ class Made:
 def make_features(
     images: Path,
     network: str = DEFAULT_NETWORK,
-    weights: Path | None = None,
+    pretrained: Path | None = None,
     out: Path | None = None,
     batch: int = BATCH,
 ) -> Made:
@@ -91,7 +91,7 @@ def make_features(
     Args:
         images: A folder for each species and one named Whale, or folders train and test with those inside.
         network: "effnetlite0" (1,280 features) or "resnet18" (512).
-        weights: A state dict of the network; that of EfficientNet-Lite0 is fetched if none is named.
+        pretrained: A file with the network's weights; those of EfficientNet-Lite0 are fetched if no file is named.
         out: Folder for the file, else the cache. It is named animals_mine_<network>.npz, so that it never stands in for
             the features of the paper's photographs.
         batch: Photographs that the network sees at once.
@@ -108,7 +108,8 @@ def make_features(
     known, name = NETWORKS[network], f"animals_mine_{network}.npz"
     folder = _writable(out, name)  # rather now than after an hour of work
     model = known.build().eval()
-    fit(model, read_weights(weights) if weights else known.weights(), known.title, str(weights or "its package"))
+    weights = read_pretrained(pretrained) if pretrained else known.pretrained()
+    fit(model, weights, known.title, str(pretrained or "its package"))
     progress().say(f"features of {len(photographs)} photographs by {known.title}")
     kept, features, pictures = features_of(photographs, known, model, batch)
     _refuse_gaps(images, kept, " that can be read")

@@ -56,7 +56,7 @@ EFFNETLITE0 = _InPackage(
 )
 
 
-def effnetlite0_weights() -> dict[str, Tensor]:
+def pretrained_effnetlite0() -> dict[str, Tensor]:
     """The weights of EfficientNet-Lite0 from the cache, or else from the package, and kept.
 
     Raises:
@@ -65,7 +65,7 @@ def effnetlite0_weights() -> dict[str, Tensor]:
     return _tensors(EFFNETLITE0.title, load(EFFNETLITE0)["bytes"].tobytes())
 
 
-def resnet18_weights() -> dict[str, Tensor]:
+def pretrained_resnet18() -> dict[str, Tensor]:
     """Nothing: those of ResNet18 are not fetched.
 
     Raises:
@@ -78,7 +78,7 @@ def resnet18_weights() -> dict[str, Tensor]:
     )
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
+def read_pretrained(path: Path) -> dict[str, Tensor]:
     """The tensors of a state dict, by name, from a file of safetensors or one that torch saved.
 
     Raises:
