@@ -1,4 +1,4 @@
-"""What is measured: continual-learning scores of an accuracy matrix, out-of-distribution detection, calibration.
+"""Measures: continual-learning scores of an accuracy matrix, out-of-distribution detection, calibration.
 
 The accuracy matrix ``A`` has a row for each task learned and a column for each task tested: ``A[i, j]`` is the accuracy on
 task j after learning task i, NaN where it was not measured. ``T`` is the last row.
@@ -31,9 +31,9 @@ def window_accuracy(accuracy, window: int = 5) -> float:
 
 
 def running_window_accuracy(accuracy, window: int = 5) -> float:
-    """`window_accuracy` after every task from the `window`-th on, averaged: how the window fares along the whole stream.
+    """Mean of `window_accuracy` after every task from the `window`-th on: the average over the whole stream.
 
-    Steadier than the one number at the end, which hangs on a handful of tasks.
+    It varies less between seeds than the one number at the end, which depends on a few tasks.
     """
     a = _matrix(accuracy)
     if not window >= 1:
@@ -49,21 +49,21 @@ def newest_accuracy(accuracy) -> float:
 
 
 def plasticity(accuracy) -> float:
-    """Mean accuracy on each task right after learning it: mean_j A[j, j]. Falls when a network stops being able to learn."""
+    """Mean accuracy on each task right after learning it: mean_j A[j, j]. Falls when a network becomes unable to learn."""
     return float(np.mean(np.diagonal(_matrix(accuracy))))
 
 
 def forgetting(accuracy) -> float:
     """Mean over earlier tasks of the best accuracy ever reached minus the accuracy at the end (Chaudhry et al., 2018).
 
-    The best is of what was measured: where old tasks are tested now and then, it may have been higher in between. NaN if a task
-    was not tested at all before the end, or not at the end.
+    The best is over the measured values only: if old tasks are tested rarely, the true best may be higher. NaN if a task was
+    never tested before the end, or not at the end.
     """
     a = _matrix(accuracy)
     if a.shape[0] < 2:
         return 0.0
     earlier = a.shape[0] - 1
-    # on task j, only rows from j on: before that it had not been learned; fmax passes over NaN without a warning
+    # on task j, only rows from j on: before that it had not been learned; fmax ignores NaN without a warning
     best = [np.fmax.reduce(a[j:-1, j]) for j in range(earlier)]
     return float(np.mean(best - a[-1, :earlier]))
 
@@ -104,7 +104,7 @@ def memory_rigidity(accuracy) -> float:
 
 
 def auroc(inside, outside) -> float:
-    """How well an uncertainty tells outliers: P(outside > inside) + P(equal)/2, exactly, by ranks.
+    """How well an uncertainty detects outliers: P(outside > inside) + P(equal)/2, computed exactly from ranks.
 
     Args:
         inside: Uncertainty of in-distribution examples.
@@ -123,10 +123,10 @@ def auroc(inside, outside) -> float:
 
 
 def auroc_by_thresholds(inside, outside, thresholds) -> float:
-    """The area under a curve drawn through a few thresholds: what is often published, and lower than `auroc`.
+    """The area under a ROC curve through a few thresholds: often published, and usually lower than `auroc`.
 
-    Uncertainties that fall between the same two thresholds are as good as equal. A network that is sure of everything has them
-    all below the first, and seems to tell nothing apart though it ranks them well.
+    Uncertainties between the same two thresholds count as equal. An overconfident network has all of them below the first
+    threshold: its value is then 0.5, even if the exact ranks separate outliers well.
 
     Args:
         inside: Uncertainty of in-distribution examples.

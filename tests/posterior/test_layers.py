@@ -227,7 +227,7 @@ def test_the_first_pass_is_the_quick_one_and_a_second_is_not(monkeypatch):
     def refuse(*_):
         raise NotImplementedError("slow")
 
-    monkeypatch.setattr(layers, "_slow_slopes", refuse)
+    monkeypatch.setattr(layers, "_gradients_through_draw", refuse)
     out = lean(layer, x).sum()
     out.backward(retain_graph=True)
     with pytest.raises(NotImplementedError, match="slow"):

@@ -112,7 +112,7 @@ class Bayesian(nn.Module):
     # -- what is covered --------------------------------------------------------------------------------------------
 
     def pairs(self, prefix: str = "") -> Iterator[Pair]:
-        """Every covered parameter with its sigma, or only those of the submodule or parameter called `prefix`."""
+        """Every covered parameter with its standard deviation, or only those of the submodule or parameter `prefix`."""
         get = self.module.get_parameter
         names = [name for name in self._covered if inside(name, prefix)]
         with self._turns:
@@ -125,11 +125,11 @@ class Bayesian(nn.Module):
         return (p for p in self.parameters() if id(p) not in ours)
 
     def attach(self, name: str, module: nn.Module, deterministic: Iterable[str] = ()) -> list[Pair]:
-        """Put a new submodule (a head, say) into the living network and give it a posterior.
+        """Add a new submodule, for example a head, to the network and give it a posterior.
 
         Args:
-            name: Where, as a dotted path into the wrapped module: ``"heads.task2"``.
-            module: The new part; it is copied.
+            name: Its place, as a dotted path in the wrapped module: ``"heads.task2"``.
+            module: The new submodule; it is copied.
             deterministic: Names inside it to leave out.
 
         Returns:
@@ -154,7 +154,7 @@ class Bayesian(nn.Module):
         return list(self.pairs(name))
 
     def _cover(self, prefix: str, deterministic: Iterable[str]) -> None:
-        """Give every parameter below `prefix` a standard deviation, and every layer that can be local its twin."""
+        """Give every parameter below `prefix` a standard deviation; layers that can draw their outputs will do so."""
         chosen = choose(self.module, prefix, deterministic, self._covered, self.batchnorm)
         holders = owners(self.module)
         _, first = first_layer(self.module)
@@ -182,7 +182,7 @@ class Bayesian(nn.Module):
         return pytree.tree_map(lambda t: t[0], out) if samples is None else out
 
     def sample(self, *args, samples: int, noise: Noise | None = None, estimator: str | None = None, **kwargs):
-        """`forward` with the noise and the estimator of your choice; by default the posterior's own."""
+        """`forward` with another noise or another estimator than the posterior's own."""
         if not isinstance(samples, int) or samples < 1:
             raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
         estimator = estimator or self.estimator
@@ -210,8 +210,8 @@ class Bayesian(nn.Module):
         """The reduced cost C (eq. 11): negative log-likelihood, summed over the batch, averaged over the samples.
 
         Raises:
-            ValueError: for inputs that are empty or not finite or of the wrong width, and labels outside the head; the
-                posterior and its noise are then as they were.
+            ValueError: for inputs that are empty, not finite or of the wrong width, and labels without an output; the
+                posterior and its noise are then unchanged.
         """
         before = self.noise.state
         if not torch.compiler.is_compiling():

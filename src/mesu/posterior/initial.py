@@ -4,8 +4,8 @@
     "mnist"   mu ~ U(+-4/sqrt(fan_in)),  sigma = 2/sqrt(fan_in)                     the paper's MNIST and Permuted MNIST runs
     "cifar"   mu ~ U(+-sqrt(2/fan_in)),  sigma = 1/(2 sqrt(fan_out))                the paper's CIFAR and Animals runs
 
-A bias has the fans of its weight. Gains and other vectors that belong to no weight keep their means under every name. The
-first layer's sigma under "keep" is divided by the size of the inputs: its units start with the same noise for all.
+A bias has the fans of its weight. Gains and other vectors that belong to no weight keep their means under every name. Under
+"keep" the first layer's sigma is divided by the size of the inputs, so that its units start with the same noise at any size.
 """
 
 from typing import NamedTuple
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from mesu.posterior.noise import Noise
 from mesu.rules.checks import positive
 
-# The prior of Bayesian networks that does not depend on their width: a unit fed inputs of size one starts with a noise of size
-# one. sigma^2 is also the first learning rate, and an example then moves its own unit by all that its slope asks for: right for
-# a short stream, or for one that keeps changing. docs/start.md measures wider and narrower ones, and says when to take those.
+# With this sigma the noise of a unit does not depend on the width of the network: inputs of size one give noise of size one.
+# sigma^2 is also the first learning rate. At this scale one example moves the output of a unit by about its gradient, which
+# suits short streams and streams that keep changing. docs/start.md measures other scales and says when to use them.
 KEEP_SCALE = 1.0
 
 
@@ -66,9 +66,9 @@ def start(
         name: Its name there.
         init: A key of `STARTS`.
         init_std: The same sigma for every weight, instead of the named one.
-        noise: Where random means come from.
-        init_scale: What the named sigma is multiplied by.
-        input_scale: Size (root mean square) of what the owner is fed; only "keep" looks at it, as the paper's starts do not.
+        noise: Source of random means.
+        init_scale: Factor on the named sigma.
+        input_scale: Size (root mean square) of the owner's inputs; used by "keep" only, since the paper's starts ignore it.
     """
     if init not in STARTS:
         raise ValueError(f"init must be one of {', '.join(map(repr, STARTS))}, got {init!r}")

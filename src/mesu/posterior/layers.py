@@ -25,7 +25,7 @@ from torch.autograd.graph import get_gradient_edge
 
 from mesu.posterior.noise import Noise
 
-# Least s^2 under the root: an all-zero input has s = 0, where the root has an infinite slope and the gradient would be NaN.
+# Least s^2 under the root: an all-zero input has s = 0, where the derivative of the root is infinite and gradients become NaN.
 TINY = 1e-30
 # Inputs with at least this many numbers (convolutions, long sequences) take `LeanDraw`: there it saves more than it costs.
 LEAN = 65_536
@@ -78,12 +78,12 @@ def moments(linear: Linear, x, weight, weight_std, bias, bias_std) -> tuple[Tens
 
 
 def draw(mean: Tensor, var: Tensor, e: Tensor) -> Tensor:
-    """The outputs a, to be differentiated in any way that torch knows."""
+    """The outputs a. Every way of differentiating in torch works through this function."""
     return torch.addcmul(mean, var.clamp_min(TINY).sqrt(), e)
 
 
 def normal(noise: Noise, mean: Tensor) -> Tensor:
-    """A normal for every output, laid out in memory as the outputs are: mixed layouts cost several times as much."""
+    """A standard normal for every output, in the memory layout of the outputs: mixed layouts are several times slower."""
     last = mean.movedim(1, -1) if mean.dim() > 2 else mean
     if mean.is_contiguous() or not last.is_contiguous():
         return noise.normal(mean.shape, like=mean)
@@ -91,17 +91,17 @@ def normal(noise: Noise, mean: Tensor) -> Tensor:
 
 
 class LeanDraw(torch.autograd.Function):
-    """`draw` of `moments` with a backward pass by hand: about half the passes over memory that autograd would make.
+    """`draw` of `moments` with a backward pass written by hand: it reads and writes about half as much memory as autograd.
 
-    With h = e / s, and g the slope of the cost with respect to the outputs, the slopes are
+    With h = e / s, and g the gradient of the cost with respect to the outputs, the gradients are
 
-        of the means    what g sends back through the linear map of x and mu
-        of sigma        sigma * what g h sends back through the linear map of x^2 and sigma^2
+        of the means    g, propagated back through the linear map of x and mu
+        of sigma        sigma * (g h, propagated back through the linear map of x^2 and sigma^2)
         of x            the sum of both, the second times x
 
-    where the 2 of the squares and the 1/2 of the root have cancelled. The linear maps are differentiated by autograd, in a
-    graph of their own. It serves once; a second pass, or one that is to be differentiated again, takes `draw`. Where s^2 is
-    below `TINY`, by rounding perhaps below zero, h is 0.
+    where the 2 of the squares and the 1/2 of the root have cancelled. Autograd differentiates the linear maps, in a graph
+    that is freed after one backward pass. A second backward pass, or one that is itself to be differentiated, uses `draw`.
+    Where s^2 is below `TINY`, or below zero by rounding, h is 0.
     """
 
     @staticmethod
@@ -120,16 +120,16 @@ class LeanDraw(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad: Tensor):  # type: ignore[override]
-        """The slopes."""
+        """The gradients."""
         *inputs, h = ctx.saved_tensors
         graph: Any = None if torch.is_grad_enabled() else ctx.__dict__.pop("graph", None)
         if graph is None:
-            return None, None, *_slow_slopes(ctx, inputs, h, grad)
+            return None, None, *_gradients_through_draw(ctx, inputs, h, grad)
         x, _, weight_std, _, bias_std = inputs
         needs_x, needs_mean, needs_std, needs_bias, needs_bias_std = ctx.needs_input_grad[2:]
         mean, plain, var, squared = graph
-        to_x, to_mean, to_bias = _slopes(mean, plain, (needs_x, needs_mean, needs_bias), grad)
-        to_x2, to_std, to_bias_std = _slopes(var, squared, (needs_x, needs_std, needs_bias_std), grad * h)
+        to_x, to_mean, to_bias = _gradients(mean, plain, (needs_x, needs_mean, needs_bias), grad)
+        to_x2, to_std, to_bias_std = _gradients(var, squared, (needs_x, needs_std, needs_bias_std), grad * h)
         to_x = None if to_x is None else to_x.addcmul_(to_x2, x)
         to_std = None if to_std is None else to_std.mul_(weight_std)
         to_bias_std = None if to_bias_std is None else to_bias_std.mul_(bias_std)
@@ -143,22 +143,22 @@ def _leaf(tensor: Tensor | None, needed: bool, squared: bool = False) -> Any:
 
 
 def _edge(out: Tensor) -> Any:
-    """Where `out` is in its graph, without its numbers."""
+    """A reference to `out` in its graph that does not keep its values in memory."""
     return get_gradient_edge(out) if out.requires_grad else None
 
 
-def _slopes(out: Any, leaves: list, needed: tuple[bool, ...], grad: Tensor) -> list[Any]:
-    """Slopes of `out` with respect to those leaves that need one."""
+def _gradients(out: Any, leaves: list, needed: tuple[bool, ...], grad: Tensor) -> list[Any]:
+    """Gradients of `out` for those leaves that need one, None for the others."""
     wanted = [leaf for leaf, need in zip(leaves, needed, strict=True) if need]
     found = iter(torch.autograd.grad(out, wanted, grad) if wanted else ())
     return [next(found) if need else None for need in needed]
 
 
-def _slow_slopes(ctx, inputs: list[Any], h: Tensor, grad: Tensor) -> list[Any]:
-    """The slopes by `draw`, with a graph behind them if that is asked for."""
+def _gradients_through_draw(ctx, inputs: list[Any], h: Tensor, grad: Tensor) -> list[Any]:
+    """The same gradients by autograd through `draw`; they can be differentiated again if autograd asks for that."""
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        # aliases: an input that depends on another (a layer called twice) is not followed back to it
+        # views: where one input depends on another (a layer called twice), autograd must not follow it back to that other
         own: list[Any] = [each if each is None else each.view_as(each) for each in inputs]
         mean, var = moments(ctx.linear, *own)
         e = h * var.detach().clamp_min(TINY).sqrt()
@@ -167,12 +167,12 @@ def _slow_slopes(ctx, inputs: list[Any], h: Tensor, grad: Tensor) -> list[Any]:
     return [next(found) if needed else None for needed in ctx.needs_input_grad[2:]]
 
 
-# How to see that somebody has a say in what autograd keeps: offloading, checkpoints. Early versions of torch do not tell.
+# The hooks that change what autograd saves (offloading, checkpoints), if any are active. Early versions of torch cannot tell.
 _hooks_on_saved: Any = getattr(getattr(torch._C, "_autograd", None), "_top_saved_tensors_default_hooks", None)
 
 
 def _may_be_lean(x: Tensor) -> bool:
-    """Whether slopes are wanted, and nobody looks on who needs operations that they know: compilers, torch.func, and so on."""
+    """Whether `LeanDraw` can be used: gradients are needed, and no compiler, transform or hook has to see each operation."""
     return not (
         torch.compiler.is_compiling()
         or not torch.is_grad_enabled()

@@ -1,7 +1,7 @@
-"""The posterior's own source of Gaussian noise: seeded, copyable, its state a tensor that a checkpoint can hold.
+"""The posterior's own source of Gaussian noise: it has a seed, can be copied, and its state is a tensor for checkpoints.
 
-Two ways to draw from one seed: a generator, for torch; and a counter, for compiled code, whose noise is a function of the
-seed and the number of the update. Both are part of the state.
+One seed serves two kinds of code: torch draws from a generator; compiled code computes its noise from the seed and the
+number of the update, a counter. The state has both.
 """
 
 from numbers import Integral
@@ -14,10 +14,10 @@ COUNTER_BYTES = 16  # seed and step, eight bytes each, after the generator's sta
 
 
 class Noise:
-    """A stream of standard normals that no other random code can disturb.
+    """A stream of standard normals that does not change when other code draws random numbers.
 
     Args:
-        seed: Where the stream begins. None takes a seed from torch's global generator, so `torch.manual_seed` rules.
+        seed: Where the stream begins. None draws a seed from torch's global generator, which `torch.manual_seed` sets.
 
     Example:
         >>> noise = Noise(seed=1)

@@ -1,7 +1,7 @@
-"""Animals: photographs of twenty species, and whales as strangers, as features of a network trained on ImageNet.
+"""Animals: photographs of twenty species, and of whales as outliers, as features of a network trained on ImageNet.
 
 The species are numbered as in the paper: species i is of family i % 5, and a task has one species of each family. The
-ResNet18 features are made anew from the paper's photographs: close to the published ones, not the same.
+ResNet18 features were computed again from the paper's photographs: they are close to the authors' features, not identical.
 """
 
 from contextlib import suppress
@@ -26,7 +26,7 @@ SPECIES = (  # a column is a family
 CODES = tuple(f"{i // FAMILIES + 1}{i % FAMILIES + 1}" for i in range(len(SPECIES)))  # row and family, from 1
 
 PICTURE_SIDE = 64  # pixels
-# of photographs to test and whales alone, and only in files made from a folder
+# only of photographs to test and of whales, and only in files that were made from a folder of photographs
 _PICTURES = {"test_pictures": "test_x", "ood_pictures": "ood_x"}
 
 # the photographs and their labels are the same for both networks
@@ -77,7 +77,7 @@ class Animals:
     test_y: np.ndarray
     ood_x: np.ndarray  # whales: no species to learn
     species: tuple[str, ...]  # names, by number
-    test_pictures: np.ndarray | None = None  # small, [photographs, 64, 64, 3] bytes, where they are at hand
+    test_pictures: np.ndarray | None = None  # small, [photographs, 64, 64, 3] bytes; None in the paper's files
     ood_pictures: np.ndarray | None = None
 
 
@@ -110,7 +110,7 @@ def _of_the_paper(features: str) -> Animals:
 
 def _numbered(arrays: Arrays) -> Animals:
     train_x, test_x, ood_x = (arrays[name].astype(np.float32) for name in ("train_x", "test_x", "ood_x"))
-    # codes are sorted, so a code's place among them is the species' number
+    # codes are sorted, so the index of a code is the number of its species
     train_y, test_y = (np.searchsorted(arrays["species_code"], arrays[name]) for name in ("train_y", "test_y"))
     names, pictures = tuple(arrays["species_name"].tolist()), (arrays.get(name) for name in _PICTURES)
     return Animals(train_x, train_y, test_x, test_y, ood_x, names, *pictures)
@@ -132,7 +132,7 @@ def _place(path: Path) -> Path:
 
 
 def _mine(path: Path) -> Animals:
-    """Features of a user's own photographs: not published, so only their form can be checked."""
+    """Features of a user's own photographs. Nobody knows their hashes, so only shapes, labels and finiteness are checked."""
     arrays = npz.read_named(path, (*ANIMALS["resnet18"].contents, *_PICTURES))
     complaints = _complaints(arrays)
     if complaints:
@@ -141,7 +141,7 @@ def _mine(path: Path) -> Animals:
 
 
 def _complaints(arrays: Arrays) -> list[str]:
-    """What is wrong with arrays that should be features of somebody's photographs; empty if they will do."""
+    """What is wrong with arrays that should be features of a user's photographs; empty if they are valid."""
     missing = [f"array {name} is missing" for name in ANIMALS["resnet18"].contents if name not in arrays]
     if missing:
         return missing

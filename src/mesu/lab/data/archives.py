@@ -1,4 +1,4 @@
-"""Reading named files out of archives that are not trusted: nothing is unpacked to disk, sizes are bounded."""
+"""Reads named files out of untrusted archives: nothing is unpacked to disk, and every size has a limit."""
 
 import gzip
 import tarfile
@@ -7,14 +7,14 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-MOST_BYTES = 2**31  # that all members of an archive may have together
+MOST_BYTES = 2**31  # limit on all members of an archive together
 
 
 def read_zip(path: Path, wanted: Mapping[str, int]) -> dict[str, bytes]:
-    """The wanted members of a zip file, as a wheel is one; each name comes with the most bytes it may have.
+    """The wanted members of a zip file, for example a wheel; `wanted` gives the most bytes each may have.
 
     Raises:
-        ValueError: if one is missing, doubled or too big, or the archive is damaged or reaches outside itself.
+        ValueError: if a member is missing, too big or there twice, if the archive is damaged, or if a path leads out of it.
     """
     found: dict[str, bytes] = {}
     try:
@@ -53,7 +53,7 @@ def read_tar(path: Path, wanted: Mapping[str, int]) -> dict[str, bytes]:
 
 
 def gunzip(name: str, data: bytes, most_bytes: int) -> bytes:
-    """Decompress, and refuse what grows beyond `most_bytes`."""
+    """Decompress; data of more than `most_bytes` is refused."""
     decompressor = zlib.decompressobj(wbits=31)  # 31: a gzip header is expected
     try:
         plain = decompressor.decompress(data, most_bytes + 1)

@@ -20,7 +20,7 @@ MOST_BATCH_BYTES = 200_000_000
 BATCH_IMAGES = 10_000
 TRAIN_PNGS = tuple(f"package/data_batch_{i}.png" for i in range(1, 6))
 TEST_PNG = "package/test_batch.png"
-TRAIN_LABELS, TEST_LABELS = "package/train_lables.json", "package/test_lables.json"  # spelled so in the package
+TRAIN_LABELS, TEST_LABELS = "package/train_lables.json", "package/test_lables.json"  # the package's own spelling
 
 
 def from_pngs(files: Mapping[str, bytes]) -> Arrays:
@@ -39,7 +39,7 @@ def _images(name: str, data: bytes) -> np.ndarray:
     except ImportError:
         raise Unavailable("Pillow is not installed: pip install 'mesu[lab]'") from None
     try:
-        # Not Image.open: its limit on pixels can be set by any program, and the size is checked here to the pixel
+        # not Image.open: its limit on pixels depends on a global setting; the exact size is checked here
         with PngImageFile(io.BytesIO(data)) as picture:
             if picture.mode != "RGB" or picture.width != 32 * 32 or picture.height > BATCH_IMAGES:
                 size = f"{picture.width} x {picture.height} {picture.mode}"

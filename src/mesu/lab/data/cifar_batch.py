@@ -1,7 +1,7 @@
 """The batch files of CIFAR-10 and CIFAR-100: pickles that Python 2 wrote, read without running anything.
 
-A pickle can call any function it names. These name three, to build a numpy array; they get three inert stand-ins, and a
-pickle that names anything else is refused.
+A pickle can call any function that it names. These files name three, to build a numpy array. They get harmless stand-ins
+instead, and a pickle that names anything else is refused.
 """
 
 import io
@@ -35,7 +35,7 @@ class _Dtype:
         self.code = code
 
     def __setstate__(self, state: tuple) -> None:
-        """Byte order and alignment: nothing that matters for bytes."""
+        """Ignore byte order and alignment: single bytes have none."""
 
 
 STAND_INS = {
@@ -71,7 +71,7 @@ def read_batch(name: str, data: bytes, labels: str, classes: int) -> tuple[np.nd
         images = images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         if len(numbers) != len(images) or not all(type(n) is int and 0 <= n < classes for n in numbers):
             raise ValueError(f"does not have a label from 0 to {classes - 1} for each of {len(images)} images")
-    except Exception as error:  # a damaged pickle can trip the unpickler in any way
+    except Exception as error:  # a damaged pickle can make the unpickler raise almost any exception
         raise ValueError(f"{name} is not a CIFAR file: it {_words(error)}") from None
     return np.ascontiguousarray(images), np.array(numbers, dtype=np.uint8)
 

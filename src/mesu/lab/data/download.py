@@ -1,4 +1,4 @@
-"""Files from the place where a data set is usually had, each with a known SHA-256: downloaded, or put there by hand."""
+"""Downloads from the usual address of a data set, each file with a known SHA-256; archives can also be put into MESU_DATA."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from mesu.lab.data.packages import Decode, check_sha256
 from mesu.lab.data.progress import progress
 from mesu.lab.data.published import Arrays, DamagedData, Unavailable
 
-TIMEOUT_SECONDS = 30  # without an answer, or without the next piece of it
+TIMEOUT_SECONDS = 30  # to wait for an answer, and for each further part of it
 CHUNK_BYTES = 2**16
 
 
@@ -32,13 +32,13 @@ class File:
 
     @property
     def home(self) -> str:
-        """Where it lies."""
+        """Its address without its name."""
         return self.url.rpartition("/")[0]
 
 
 @dataclass(frozen=True)
 class Download:
-    """Files that hold a data set between them."""
+    """Several files that together hold a data set."""
 
     files: tuple[File, ...]
     decode: Decode  # from the content of each file, by name
@@ -60,7 +60,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Archive:
-    """One tar file that holds a data set; a copy that was put into MESU_DATA by hand comes before the download."""
+    """One tar file that holds a data set. A copy that a user put into MESU_DATA is used before the download."""
 
     file: File
     members: Mapping[str, int]  # to read, and the most bytes each may have
@@ -106,7 +106,7 @@ def fetch(file: File, folder: Path) -> Path:
         raise Unavailable("pooch is not installed: pip install 'mesu[lab]'") from None
 
     def download(url: str, path: str, _: Any) -> None:  # as pooch calls it
-        # without this header a server may pack a file that is packed already, which changes its bytes
+        # without this header a server may compress the file again, which changes its bytes
         headers, done = {"Accept-Encoding": "identity"}, 0
         with (
             requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as answer,
@@ -137,7 +137,7 @@ def fetch(file: File, folder: Path) -> Path:
 
 @contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Our own lines say what is downloaded."""
+    """Silence pooch's messages inside: `progress` shows what is downloaded."""
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

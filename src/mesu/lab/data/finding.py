@@ -22,7 +22,7 @@ def cache_folder() -> Path:
     """The folder for what was fetched: MESU_CACHE, or the platform's place for caches.
 
     Raises:
-        Unavailable: if that place cannot be told.
+        Unavailable: if pooch, which knows that place, is not installed.
     """
     folder = os.environ.get("MESU_CACHE")
     if folder:
@@ -113,7 +113,7 @@ def _present(published: Published) -> list[Path]:
 def _in_data_folder(published: Published) -> Path | None:
     folder = data_folder()
     path = folder / published.file if folder else None
-    # arrays that nothing is known about cannot be checked: for such a set only its makers' archive will do
+    # without known hashes the arrays cannot be checked: such a set is only taken from its original archive
     return path if path and published.checkable and path.is_file() else None
 
 
@@ -127,9 +127,9 @@ def _why_not_in_data_folder(published: Published) -> str:
 
 
 def _fetch(published: Published, cache: Path, tried: list[str]) -> Arrays:
-    """Ask each source in turn; `tried` collects why one after the other could not help."""
+    """Ask each source in turn; `tried` collects the reasons why sources failed."""
     if published.sources:
-        make_writable(cache, "the cache folder", "set MESU_CACHE to one that can")  # rather now than after a download
+        make_writable(cache, "the cache folder", "set MESU_CACHE to one that can")  # before a download, not after it
         progress().say(f"{published.title} is not on this machine yet: fetching it, once")
     for source in sorted(published.sources, key=lambda source: not source.here):
         progress().say(f"  {source.place}")
@@ -140,7 +140,7 @@ def _fetch(published: Published, cache: Path, tried: list[str]) -> Arrays:
                 return arrays
             reason = f"does not hold {published.title}: {'; '.join(complaints)}"
         except DamagedData:
-            raise  # a file that the user put there: not to be passed over in silence
+            raise  # the user put this file there: never ignore it silently
         except (Unavailable, ValueError, OSError) as error:
             reason = " ".join(str(error).split())
         progress().say(f"    {reason}")

@@ -1,4 +1,4 @@
-"""A data set's file of arrays: read with every check, written whole or not at all."""
+"""A data set's file of arrays: every array is checked when read, and an interrupted write leaves no half file."""
 
 import os
 import time
@@ -11,8 +11,8 @@ import numpy as np
 
 from mesu.lab.data.published import Arrays, DamagedData, Published
 
-HEADER_BYTES = 4096  # more than numpy's header before an array takes
-STALE_SECONDS = 3600  # no write takes that long: such a file was left by a process that was killed
+HEADER_BYTES = 4096  # more than the header that numpy writes before an array
+STALE_SECONDS = 3600  # no write takes so long: an older temporary file is left from a process that was killed
 
 
 def read(path: Path, published: Published) -> Arrays:
@@ -40,13 +40,13 @@ def inspect(path: Path, published: Published) -> tuple[list[str], Arrays]:
                 if member.file_size > array.nbytes + HEADER_BYTES:
                     return [f"array {name} is bigger than the {array.nbytes} bytes it should have"], arrays
                 arrays[name] = _array(file, member.filename)
-    except Exception as error:  # a damaged file can trip zip, zlib or numpy in any of their ways
+    except Exception as error:  # a damaged file can make zipfile, zlib or numpy raise almost any exception
         return [f"it is damaged or not a file of arrays ({_one_line(error)})"], arrays
     return published.complaints(arrays), arrays
 
 
 def read_named(path: Path, names: Iterable[str]) -> Arrays:
-    """Those of the named arrays that a file has, of a set that nobody published.
+    """Those of the named arrays that a file has. For files of a user's own, whose hashes nobody knows.
 
     Raises:
         DamagedData: if the file cannot be read.
@@ -60,7 +60,7 @@ def read_named(path: Path, names: Iterable[str]) -> Arrays:
 
 
 def write(path: Path, arrays: Arrays) -> None:
-    """Write aside and move into place, so that a file of this name is always a whole one."""
+    """Write to a temporary file and rename it, so that a file of this name is always complete."""
     for left in path.parent.glob(f".{path.name}.*.part"):
         if time.time() - left.stat().st_mtime > STALE_SECONDS:
             left.unlink(missing_ok=True)

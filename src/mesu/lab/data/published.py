@@ -1,4 +1,4 @@
-"""What a published data set is: its arrays, to the byte, and who carries them."""
+"""What a data set is made of: its arrays, each with its SHA-256, and the sources that have them."""
 
 import hashlib
 import math
@@ -17,15 +17,15 @@ class Unavailable(Exception):
 
 
 class DamagedData(ValueError):
-    """A file that a user or the cache offers as a data set holds something else."""
+    """A file in MESU_DATA or in the cache does not hold the data set that its name says."""
 
 
 class Source(Protocol):
-    """Somewhere that a data set can be had from."""
+    """A place that a data set can be fetched from."""
 
     @property
     def place(self) -> str:
-        """The source in a few words, for people."""
+        """The source in a few words, for messages."""
         ...
 
     @property
@@ -34,18 +34,18 @@ class Source(Protocol):
         ...
 
     def arrays(self, folder: Path) -> Arrays:
-        """Get and decode the arrays, with `folder`, an empty one, to work in.
+        """Get and decode the arrays; `folder` is empty and may be used for temporary files.
 
         Raises:
-            Unavailable: if it is not to be had from here.
-            ValueError: if what is here is not what it should be.
+            Unavailable: if this source does not have the data.
+            ValueError: if the data is damaged or something else.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Array:
-    """One array of a published set."""
+    """One array of a data set."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -84,16 +84,16 @@ class Array:
 
 @dataclass(frozen=True)
 class Published:
-    """A data set that anyone can have, the same to the byte wherever it comes from."""
+    """A data set: the same bytes, from whatever source they come."""
 
-    name: str  # as the commands say it
-    title: str  # as people write it
+    name: str  # for the commands: "fashion-mnist"
+    title: str  # for messages: "Fashion-MNIST"
     what: str  # a few words on what it holds
     contents: Mapping[str, Array]
     sources: tuple[Source, ...] = ()  # in the order to try them; none if only the user can have it
-    ships_with: str | None = None  # a package that mesu needs anyway and that has it: nothing to fetch or keep
-    archive: str | None = None  # the file as its makers publish it, which may be put into MESU_DATA too
-    instead: str | None = None  # what serves as well to a user who cannot have it
+    ships_with: str | None = None  # a required package that contains it, so that nothing is fetched or cached
+    archive: str | None = None  # name of the original archive, which may be put into MESU_DATA instead
+    instead: str | None = None  # advice to a user who cannot get the data set
 
     @property
     def file(self) -> str:
@@ -107,7 +107,7 @@ class Published:
 
     @property
     def checkable(self) -> bool:
-        """Whether arrays of unknown origin can be told from the right ones."""
+        """Whether the SHA-256 of every array is known, so that arrays from anywhere can be checked."""
         return all(array.sha256 for array in self.contents.values())
 
     def complaints(self, arrays: Arrays) -> list[str]:

@@ -16,7 +16,7 @@ class Stage(NamedTuple):
     kernel: int
     stride: int
     expansion: int  # of the channels inside a block
-    channels: int  # that come out
+    channels: int  # of the output
 
 
 STAGES = (
@@ -61,7 +61,7 @@ class EfficientNetLite0(nn.Module):
 
 
 class Block(nn.Module):
-    """Widen, filter each channel by itself, narrow; beside a shortcut where input and output have the same shape."""
+    """Widen, filter each channel by itself, narrow; plus a shortcut if input and output have the same shape."""
 
     def __init__(self, channels: int, channels_out: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -85,13 +85,13 @@ class Block(nn.Module):
 
 
 class SameConv2d(nn.Conv2d):
-    """A convolution padded as TensorFlow does, where the weights were trained: an odd row goes below, a column right."""
+    """A convolution with TensorFlow's padding, since the weights were trained there: odd rows go below, odd columns right."""
 
     def __init__(self, channels: int, channels_out: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> None:
         super().__init__(channels, channels_out, kernel, stride=stride, groups=groups, bias=False)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of ceil(height / stride) x ceil(width / stride)."""
+        """An output of ceil(height / stride) x ceil(width / stride)."""
         (kernel, _), (stride, _) = self.kernel_size, self.stride
         height, width = (max(kernel - ((size - 1) % stride + 1), 0) for size in input.shape[2:])
         return super().forward(pad(input, (width // 2, width - width // 2, height // 2, height - height // 2)))

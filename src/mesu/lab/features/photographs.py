@@ -17,24 +17,24 @@ from mesu.lab.data.finding import cache_folder, make_writable
 from mesu.lab.data.progress import progress
 from mesu.lab.data.published import Arrays, Unavailable
 from mesu.lab.features.efficientnet import EfficientNetLite0
-from mesu.lab.features.pretrained import pretrained_effnetlite0, fit, read_pretrained, pretrained_resnet18
+from mesu.lab.features.pretrained import fit, pretrained_effnetlite0, pretrained_resnet18, read_pretrained
 from mesu.lab.features.resnet import ResNet18
 
 SHORTER_SIDE = 256  # after resizing, as torchvision does for ImageNet
 SIDE = 224  # of the square that is cut from the middle
-MOST_NARROW = 50  # times longer than wide: resized, a picture more narrow than that would take gigabytes
-DEFAULT_NETWORK = "effnetlite0"  # its weights can be had anywhere
+MOST_NARROW = 50  # longest side over shortest: a narrower picture would take gigabytes when it is resized
+DEFAULT_NETWORK = "effnetlite0"  # pip can download its weights
 BATCH = 32
-TEST_EVERY = 4  # where no folders train and test divide the photographs
+TEST_EVERY = 4  # without folders train and test, every fourth photograph is for testing
 PARTS = ("train", "test", "ood")
 STRANGER = "Whale"
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")  # no others, whatever the suffix: some make Pillow run programs
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")  # no others: for some formats Pillow runs other programs
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network that makes features, and what it wants to see."""
+    """A network that makes features, and how its inputs are normalised."""
 
     title: str
     build: Callable[[], EfficientNetLite0 | ResNet18]
@@ -67,7 +67,7 @@ class Photograph:
 
     path: Path
     part: str  # train, test or ood
-    code: str  # of its species; a stranger has none
+    code: str  # of its species; "" for an outlier
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def make_features(
         raise ValueError(f"batch must be at least 1 photograph, got {batch}")
     photographs = find_photographs(images)
     known, name = NETWORKS[network], f"animals_mine_{network}.npz"
-    folder = _writable(out, name)  # rather now than after an hour of work
+    folder = _writable(out, name)  # before an hour of work, not after it
     model = known.build().eval()
     weights = read_pretrained(pretrained) if pretrained else known.pretrained()
     fit(model, weights, known.title, str(pretrained or "its package"))
@@ -192,7 +192,7 @@ def _pictures(folder: Path) -> list[Path]:
 
 
 def _refuse_gaps(folder: Path, photographs: Sequence[Photograph], kind: str = "") -> None:
-    """Refuse photographs without which nothing could be learned or tested of a species."""
+    """Raise a `ValueError` if a species has no photographs to learn from or to test on, or if there are no outliers."""
     here = {(each.part, each.code) for each in photographs}
     names = dict(zip(CODES, SPECIES, strict=True))
     absent = [name for code, name in names.items() if not {("train", code), ("test", code)} & here]
@@ -214,10 +214,10 @@ def read_photograph(path: Path) -> np.ndarray:
         Exception: of many kinds, if it is damaged, too big or no picture.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # at odd tags, of which many cameras write some
+        warnings.simplefilter("ignore")  # about unusual tags, which many cameras write
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with Image.open(path, formats=FORMATS) as opened:
-            picture = opened.convert("RGB")  # not turned as its tags say: torchvision does not either
+            picture = opened.convert("RGB")  # not rotated as its tags say, since torchvision does not either
     shorter = min(picture.size)
     if max(picture.size) > MOST_NARROW * shorter:
         raise ValueError(f"it is {picture.width} x {picture.height} pixels, too narrow")
@@ -228,12 +228,12 @@ def read_photograph(path: Path) -> np.ndarray:
 
 
 def small(picture: np.ndarray) -> np.ndarray:
-    """A square picture as people are shown it: bytes [64, 64, 3]."""
+    """A square picture at the size that reports show: bytes [64, 64, 3]."""
     return np.asarray(Image.fromarray(picture).resize((PICTURE_SIDE, PICTURE_SIDE), Image.Resampling.LANCZOS))
 
 
 def prepare(pictures: Sequence[np.ndarray], network: Network) -> Tensor:
-    """Pictures of bytes as the network wants them: [N, 3, height, width], less the mean, in standard deviations."""
+    """Pictures of bytes as the network's input: [N, 3, height, width], minus its mean, divided by its standard deviation."""
     x = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float()
     return (x - torch.tensor(network.mean).view(3, 1, 1)) / torch.tensor(network.std).view(3, 1, 1)
 
@@ -241,9 +241,9 @@ def prepare(pictures: Sequence[np.ndarray], network: Network) -> Tensor:
 def features_of(
     photographs: Sequence[Photograph], network: Network, model: EfficientNetLite0 | ResNet18, batch: int
 ) -> tuple[list[Photograph], np.ndarray, dict[Photograph, np.ndarray]]:
-    """The photographs that could be read, their features in rows of float16, and small pictures of those not learned from.
+    """The photographs that could be read, their features as rows of float16, and small pictures of those not for training.
 
-    Those that cannot be read are named.
+    The others are named in a message.
 
     Raises:
         ValueError: if a feature is not finite.
@@ -289,6 +289,6 @@ def _arrays(
         arrays[f"{part}_file"] = np.array([photographs[i].path.relative_to(folder).as_posix() for i in rows])
         if part != "ood":
             arrays[f"{part}_y"] = np.array([photographs[i].code for i in rows])
-        if part != "train":  # those learned from are many, and never shown
+        if part != "train":  # training photographs are many, and no report shows them
             arrays[f"{part}_pictures"] = np.stack([pictures[photographs[i]] for i in rows])
     return arrays

