@@ -1,9 +1,9 @@
-"""Which doubt tells whales from animals: total, aleatoric or epistemic, of `mesu-slow` and of SGD, on the paper's draws.
+"""Which kind of uncertainty separates whales from animals best: total, aleatoric or epistemic, for `mesu-slow` and SGD.
 
     python benchmarks/animals_doubt.py [--features effnetlite0 --start 11 --sgd-lr 0.0001] [--draws 50]
 
-The last column is in how many draws MESU's AUROC is above that of SGD, which has one doubt only: a single network's is all
-aleatoric.
+The last column counts the draws in which MESU's AUROC is above SGD's. SGD trains a single network, so all of its uncertainty is
+aleatoric. The draws of photographs are the paper's.
 """
 
 import argparse

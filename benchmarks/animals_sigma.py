@@ -3,9 +3,9 @@
     python benchmarks/animals_sigma.py [--features effnetlite0 --start 11] [--prior-std 1] [--draws 8]
 
 Each learner is trained twice on draws of species that are not the paper's: as it is, and with the variances of a layer made
-equal to their mean after every hundred photographs. The second keeps the rate of the layer, which falls on the way,
-and loses which weights hold and which are free. The last columns say where the sigmas of the hidden layer ended, in parts
-of their start: the lowest twentieth, the middle, the highest twentieth.
+equal to their mean after every hundred photographs. The second keeps the falling learning rate of the layer, but not the
+differences between its weights. The last columns are the final sigmas of the hidden layer, divided by those at the start: the
+5th percentile, the median, the 95th percentile.
 """
 
 import argparse

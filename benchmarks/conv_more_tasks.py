@@ -4,7 +4,7 @@
 
 Settings that are not given are those of docs/results/split-cifar10-equal-tasks; one split. The second five tasks pair the
 classes anew (the second of each pair with the first of the next), and have the images that come after those of the first five.
-Whoever holds still pays for it with every task that is new. A line after each task: how well it was learned, and the mean of
+A learner that hardly changes loses accuracy on every new task. Prints a line after each task: its accuracy, and the mean over
 all tasks so far.
 """
 

@@ -2,9 +2,9 @@
 
     python benchmarks/conv_sigma.py [--seed 2] [init_scale=0.1 lr_mean=80 epochs=30 ...]
 
-Settings that are not given are those of docs/results/split-cifar10-equal-tasks. Sigmas are in parts of their start: the lowest
-twentieth of a layer, the middle, the highest twentieth, and the widest of all. With one sample of twenty images sigma's
-gradient is mostly noise; without a bound (`max_std=None`) some sigmas grow until they throw their weights about.
+Settings that are not given are those of docs/results/split-cifar10-equal-tasks. Sigmas are divided by those at the start: 5th
+percentile, median, 95th percentile and maximum of a layer. With one sample of twenty images sigma's
+gradient is mostly noise; without a bound (`max_std=None`) some sigmas grow until they move their weights far too much.
 """
 
 import argparse

@@ -3,7 +3,7 @@
     python benchmarks/conv_start.py [--updates 1000] [--out docs/figures/conv-start.png]
 
 Batches of 20, their losses summed, local form, one sample. The rule of the paper has a trust region of 0.02 sigma; the exact
-step has none, and starts at sigma = s / sqrt(fan_in), the library's default being s = 1. Adam stands beside.
+step has none, and starts at sigma = s / sqrt(fan_in), the library's default being s = 1. Adam is included for comparison.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     python benchmarks/conv_trial.py --learner mesu --epochs 2 --tasks 1 estimator=weights samples=8
 
-Settings that are not given are those of docs/results/split-cifar10-all-images, with all images of a task: `--scale small` but
-for what `EQUAL_TASKS` and `ALL_IMAGES` say. Images to test are those of the tasks.
+Settings that are not given are those of docs/results/split-cifar10-all-images, with all images of a task: `--scale small`
+changed by `EQUAL_TASKS` and `ALL_IMAGES`. Test images are those of the tasks.
 
     python benchmarks/conv_trial.py --epochs 6 --tasks 3 --put-back                 # which layer forgets
     python benchmarks/conv_trial.py --epochs 6 --tasks 3 --evidence third=5 --put-back  # and if one learns more of sigma

@@ -2,9 +2,9 @@
 
     python benchmarks/convolution.py [--rounds 5] [--json]
 
-Each row has a process of its own, as it would have in use: in a shared one the smaller rows would find memory already fetched
-by the larger, and save a tenth of their time. Rounds are interleaved and the median is taken, so that a busy machine harms
-all rows alike. Peak memory is what learning adds to a process that has built its network (where the system tells: Linux).
+Each row runs in its own process, as in real use: in a shared process small rows reuse memory that large rows allocated, which
+saves a tenth of their time. Rounds are interleaved and the median is taken, so that other load
+slows all rows alike. Peak memory is what learning adds to a process that has built its network (measured on Linux only).
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""How the settings of `mesu run permuted-digits` were chosen: sixteen for every learner that has any, on seeds of their own.
+"""How the settings of `mesu run permuted-digits` were chosen: sixteen candidates for every learner, on seeds of their own.
 
     python benchmarks/demo_settings.py [--learners sgd,si] [--seeds 10,11,12]
 
 The score is the demo's "all along": accuracy on the last five tasks after each task, mean over the stream. The demo's own seeds
-are 0 to 2. FOO-VB has nothing to choose. A line for each setting, the best of a learner marked; one that lies at the edge of
-what was tried says so, and so does one whose weights were thrown out of bounds.
+are 0 to 2. FOO-VB has no settings. Prints a line for each setting and marks the best of a learner; a line says if the
+best is at the edge of its grid, or if the weights diverged.
 
 These are the last grids, moved until each best lay inside: the second of EWC Online, SI and SGD, the third of EWC Stream, the
 fourth of MESU, whose first three had `prior_std` beside memory; from 80,000 updates on that made 0.3 points or less, and it

@@ -1,8 +1,8 @@
-"""Ten million updates of a stream that never settles: a model must stay whole, stay small and stay able to learn.
+"""Ten million updates of a stream that keeps changing: a model must stay finite, stay small and stay able to learn.
 
-The classifier's classes lie around points that wander all the time and are drawn anew every 100,000 rows. The regressor's
-coefficients are drawn anew as often, while level and scale of its targets grow a thousandfold. At every such change the model
-goes through a file and on. Each of these is a check; a failed one makes the exit code 1:
+The class centres of the classifier drift all the time and are drawn again every 100,000 rows. The coefficients of the regressor
+are drawn again as often, while level and scale of its targets grow a thousandfold. At every such change the model is saved and
+loaded. Each of these is a check; if one fails, the exit code is 1:
 
     whole       weights are finite and sigmas positive, after every change
     small       resident memory and the saved file are at the end what they were after the warm-up
@@ -182,7 +182,7 @@ def regressor(setup: Setup, quiet: bool = True) -> Record:
 
 def main() -> int:
     """Run both and print the checks as a Markdown table; 1 if one of them failed."""
-    parser = argparse.ArgumentParser(description="Ten million updates of a stream that never settles.")
+    parser = argparse.ArgumentParser(description="Ten million updates of a stream that keeps changing.")
     parser.add_argument(
         "--updates", type=int, default=Setup.updates, help="of the classifier; the regressor makes a fifth"
     )

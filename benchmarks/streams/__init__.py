@@ -1,4 +1,4 @@
-"""MESU beside what one would pick instead, on streams: test on each row, then train on it.
+"""MESU compared with the usual alternatives on streams: each row is predicted, then learned.
 
 `python -m benchmarks.streams` from the root of the repository; docs/streams.md has the results.
 """

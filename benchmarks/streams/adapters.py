@@ -1,4 +1,4 @@
-"""Models of River and scikit-learn, as the protocol asks for them."""
+"""Adapters: models of River and scikit-learn with the methods that the protocol calls."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Why MESU loses where it does: its own choices, one changed at a time, beside models that win.
+"""Why MESU loses on some streams: its settings, changed one at a time, compared with the models that win.
 
 `python -m benchmarks.streams.checks`, one seed: per cent of the first 200 and the last 197 rows of three tasks of permuted
 digits, and of all their rows; per cent on bananas; mean absolute errors on three streams of numbers. Then what more passes do

@@ -1,4 +1,4 @@
-"""A figure of each stream: the score over a window of rows that slides along."""
+"""A figure of each stream: the score over a sliding window of rows."""
 
 from io import BytesIO
 from pathlib import Path

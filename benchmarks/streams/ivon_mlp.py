@@ -1,8 +1,9 @@
 """IVON, a variational optimiser for torch, on a perceptron as wide as MESU's: `pip install 'mesu[bench]'`.
 
 Settings are those of its README: an effective sample size of as many examples as there are (here the length of the stream,
-which it is told), one draw an update, and the defaults for the rest. Predictions average several draws. Only its rate is lower,
-0.01 instead of 0.1: with a row at a time 0.1 ends at 23 % on permuted digits, and at NaN on two of the streams of numbers.
+which it is given), one draw an update, and the defaults for the rest. Predictions average several draws. Only its rate is
+lower, 0.01 instead of 0.1: with a row at a time 0.1 ends at 23 % on permuted digits, and at NaN on two of the
+streams of numbers.
 """
 
 import importlib.util

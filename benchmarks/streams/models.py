@@ -1,4 +1,4 @@
-"""Who takes part: each at its library's defaults but for IVON's rate, none tuned on these streams."""
+"""The models that are compared, each with its library's defaults except IVON's rate; none is tuned on these streams."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""The protocol: each row is predicted, scored, and only then learned. One row at a time for everybody."""
+"""The protocol: each row is predicted, scored, and only then learned. One row at a time for every model."""
 
 import pickle
 import sys

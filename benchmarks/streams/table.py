@@ -1,4 +1,4 @@
-"""The table of results: a line for each stream, model and seed, so that a run that was stopped goes on where it was."""
+"""The table of results: a line for each stream, model and seed, so that an interrupted run can continue."""
 
 import csv
 from pathlib import Path

@@ -5,9 +5,8 @@ import pytest
 
 pytest.importorskip("river")
 
-from benchmarks.streams.data import STREAMS
-
 from benchmarks.streams import digits
+from benchmarks.streams.data import STREAMS
 
 IMAGES, LABELS = digits.all_digits()
 

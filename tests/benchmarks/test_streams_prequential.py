@@ -5,9 +5,8 @@ import pytest
 
 pytest.importorskip("river")
 
-from benchmarks.streams.data import Stream
-
 from benchmarks.streams import prequential
+from benchmarks.streams.data import Stream
 
 
 class Spy:
