@@ -5,8 +5,8 @@
 RUN is a finished run of split-cifar10 with MESU at one split. The Fisher information h of a weight is its mean squared
 gradient for an image, at the means where the run ended, over images of every task. An image adds lr_std h to a weight's
 precision, so after n of them sigma should have come from sigma_0 to sigma_0 / sqrt(1 + lr_std h sigma_0^2 n), had h always been
-what it is at the end. The last column is Spearman's rank correlation, within the layer, of the final precision with h: whether the
-weights with the smallest sigma are those that matter most.
+what it is at the end. The last column is Spearman's rank correlation, within the layer, of the final precision with h:
+whether the weights with the smallest sigma are those that matter most.
 """
 
 import argparse
