@@ -64,7 +64,7 @@ def test_a_pipe_gets_the_table_at_full_width(columns, tmp_path, monkeypatch, cap
     run = finished(tmp_path, SIX)
     monkeypatch.setattr(Run, "execute", lambda self, workers: self.table())
     monkeypatch.setattr(Run, "stages_done", lambda self: len(self.jobs) * SIX.stages)
-    monkeypatch.setattr(cli, "write", lambda run: run.folder / "report.html")
+    monkeypatch.setattr(cli, "write", lambda run, summary: run.folder / "report.html")
     monkeypatch.delenv("COLUMNS", raising=False)
     if columns:
         monkeypatch.setenv("COLUMNS", columns)

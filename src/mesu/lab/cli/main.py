@@ -3,14 +3,17 @@
 import itertools
 import os
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+import polars as pl
 import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -18,7 +21,9 @@ from rich.table import Table
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 from tyro.extras import subcommand_cli_from_dict
 
+from mesu.engine.run import COMPILING
 from mesu.lab.cli.data import get, list_data, live_progress, print_error, verify_data
+from mesu.lab.drawing.numbers import duration
 from mesu.lab.experiments import EXPERIMENTS, about
 from mesu.lab.report import WIDTH, paper_note, summary_table, write, write_joined, write_markdown
 from mesu.lab.runs.run import Run, check_workers, watch
@@ -27,6 +32,7 @@ from mesu.version import __version__
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
+COMPILING_MESSAGE = "compiling the engine for this machine: once, about a minute; the next run starts at once"
 
 
 def cores() -> int:
@@ -37,8 +43,30 @@ def cores() -> int:
 def execute(run: Run, workers: int, as_json: bool) -> None:
     """Do the run with progress, write its report, print its table."""
     console = Console(stderr=as_json)
-    settings = run.settings
     began = time.monotonic()
+    table = _trained(run, workers, console)
+    summary = summarise(table)
+    with console.status("drawing the figures"):
+        page = write(run, summary)
+    seconds = round(time.monotonic() - began, 1)
+    if as_json:
+        print(dumps({"run": str(run.folder), "report": str(page), "seconds": seconds, "summary": summary}))
+        return
+    settings = run.settings
+    title = (
+        f"{settings.name}: {settings.stages} {settings.stage_name}, {settings.seeds} seed{'s' * (settings.seeds != 1)}"
+    )
+    note = paper_note(settings.name, asdict(settings), settings.seeds)
+    width = min(console.width, WIDTH) if console.is_terminal else WIDTH  # a pipe or a file has no edge
+    console.print(summary_table(summary, title, note, width), crop=False)
+    console.print(f"run      {run.folder}  ({duration(seconds)})", highlight=False, soft_wrap=True)
+    console.print(f"report   {page}", highlight=False, soft_wrap=True)
+
+
+def _trained(run: Run, workers: int, console: Console) -> pl.DataFrame:
+    """The table of a run, after training what is missing while a progress bar shows the time left."""
+    settings = run.settings
+    total = len(run.jobs) * settings.stages
     stop = threading.Event()
     columns = (
         TextColumn("{task.description}"),
@@ -49,12 +77,18 @@ def execute(run: Run, workers: int, as_json: bool) -> None:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as progress:
-        total = len(run.jobs) * settings.stages
+    with Progress(*columns, console=console) as progress, _compiling_file() as compiling:
         bar = progress.add_task(settings.name, total=total, completed=run.stages_done())
-        watcher = threading.Thread(
-            target=watch, args=(run, lambda done: progress.update(bar, completed=done), stop.is_set), daemon=True
-        )
+        told = False
+
+        def show(done: int) -> None:
+            nonlocal told
+            if not told and compiling.exists():
+                told = True
+                progress.console.print(COMPILING_MESSAGE, highlight=False, soft_wrap=True)
+            progress.update(bar, completed=done)
+
+        watcher = threading.Thread(target=watch, args=(run, show, stop.is_set), daemon=True)
         watcher.start()
         try:
             table = run.execute(workers)
@@ -64,22 +98,23 @@ def execute(run: Run, workers: int, as_json: bool) -> None:
         finally:
             stop.set()
             watcher.join()
-        progress.update(bar, completed=total)
-    summary = summarise(table)
-    with console.status("drawing the figures"):
-        page = write(run)
-    seconds = round(time.monotonic() - began, 1)
-    if as_json:
-        print(dumps({"run": str(run.folder), "report": str(page), "seconds": seconds, "summary": summary}))
-        return
-    title = (
-        f"{settings.name}: {settings.stages} {settings.stage_name}, {settings.seeds} seed{'s' * (settings.seeds != 1)}"
-    )
-    note = paper_note(settings.name, asdict(settings), settings.seeds)
-    width = min(console.width, WIDTH) if console.is_terminal else WIDTH  # a pipe or a file has no edge
-    console.print(summary_table(summary, title, note, width), crop=False)
-    console.print(f"run      {run.folder}  ({seconds:.0f} s)", highlight=False, soft_wrap=True)
-    console.print(f"report   {page}", highlight=False, soft_wrap=True)
+        show(total)
+    return table
+
+
+@contextmanager
+def _compiling_file() -> Iterator[Path]:
+    """The file that this process and its workers make when one of them compiles something, so that it is said once."""
+    before = os.environ.get(COMPILING)
+    with tempfile.TemporaryDirectory(prefix="mesu-") as folder:
+        path = Path(folder) / "compiling"
+        os.environ[COMPILING] = str(path)
+        try:
+            yield path
+        finally:
+            os.environ.pop(COMPILING)
+            if before is not None:
+                os.environ[COMPILING] = before
 
 
 def _run_command(kind: Any, defaults: Any) -> Callable[..., None]:

@@ -34,11 +34,17 @@ from mesu.lab.runs.checkpoints import replacing
 from mesu.lab.runs.run import Run, make_folder
 from mesu.lab.table import summarise
 
+Summary = dict[str, dict[str, dict[str, Any]]]  # what `summarise` gives: learner, measure, mean and so on
+
 LENGTHS = ("tasks", "epochs")  # settings that say how long an experiment is
 
 
-def write(run: Run) -> Path:
+def write(run: Run, summary: Summary | None = None) -> Path:
     """Draw a finished run's figures and write its report.html, from its table and pictures; nothing is trained.
+
+    Args:
+        run: The run.
+        summary: What `summarise` gives for its table, if the caller has it already.
 
     Returns:
         The page.
@@ -46,7 +52,7 @@ def write(run: Run) -> Path:
     Raises:
         ValueError: if it is not a run, or is not finished.
     """
-    return _write([run], _table([run]), run.folder)
+    return _write([run], _table([run]), run.folder, summary)
 
 
 def write_joined(runs: Sequence[Run], folder: Path) -> Path:
@@ -89,8 +95,8 @@ def _table(runs: Sequence[Run]) -> pl.DataFrame:
     return joined(runs)
 
 
-def _write(runs: Sequence[Run], table: pl.DataFrame, folder: Path) -> Path:
-    experiment, summary = str(table["experiment"][0]), summarise(table)
+def _write(runs: Sequence[Run], table: pl.DataFrame, folder: Path, summary: Summary | None = None) -> Path:
+    experiment, summary = str(table["experiment"][0]), summarise(table) if summary is None else summary
     pictures = {job: each for run in runs for job, each in run.pictures().items()}
     drawings = _draw(panels(table, pictures), folder / "figures")
     seeds = {label(learner): sorted(table.filter(learner=learner)["seed"].unique()) for learner in summary}
