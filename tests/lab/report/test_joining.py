@@ -45,6 +45,6 @@ def test_what_cannot_be_joined_is_named(tmp_path):
     other = finished(tmp_path / "e", PermutedMNIST(tasks=6, seeds=1, learners=("sgd",)))
     with pytest.raises(ValueError, match=r"is of permuted-digits, .* of permuted-mnist"):
         write_joined([one, other], tmp_path / "out")
-    with pytest.raises(ValueError, match="is a run, whose report stays its own"):
+    with pytest.raises(ValueError, match="is a run with a report of its own"):
         write_joined([one, two], two.folder)
     assert not (tmp_path / "out").exists()
