@@ -1,12 +1,12 @@
-"""`mesu` and `python -m mesu`: the command, or what to install for it."""
+"""The command line: `mesu`, or `python -m mesu`."""
 
 import sys
 
-LAB = ("tyro", "rich", "polars", "matplotlib", "PIL", "jinja2", "joblib", "pooch")  # what mesu[lab] brings
+LAB = ("tyro", "rich", "polars", "matplotlib", "PIL", "jinja2", "joblib", "pooch")  # the packages that mesu[lab] installs
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the command, or say which package it lacks."""
     try:
         from mesu.lab.cli.main import main as command
     except ModuleNotFoundError as error:
@@ -17,6 +17,8 @@ def main() -> None:
             f"error: the mesu command needs {missing}, which is not installed: pip install 'mesu[lab]'", file=sys.stderr
         )
         sys.exit(2)
+    except KeyboardInterrupt:  # importing takes seconds, in which a user may change their mind
+        sys.exit(130)
     command()
 
 

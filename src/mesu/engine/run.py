@@ -2,9 +2,11 @@
 
 import hashlib
 import itertools
+import os
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from mesu.optim import StepRefused
 from mesu.posterior.bayesian import Bayesian
 from mesu.posterior.likelihood import Categorical, GaussianNoise
 
+COMPILING = "MESU_COMPILING"  # environment variable: a file to make instead of printing that something is compiled
 ROWS_WORTH_A_THREAD = 64  # fewer rows than this are predicted sooner than a thread starts
 
 
@@ -86,20 +89,29 @@ def _loops() -> dict[str, Any]:
 
 
 class _Announcer(event.Listener):
-    """Says that one of these loops is being compiled, which takes a while; one that is found on disk is not."""
+    """Says that one of these loops is being compiled, which takes a while; a loop found in the cache on disk is silent.
+
+    Where the environment variable `MESU_COMPILING` names a file, that file is made instead: a command with several worker
+    processes prints the message once, however many of them compile.
+    """
 
     def __init__(self, loops: list[Any]) -> None:
         self.loops = loops
 
     def on_start(self, event: event.Event) -> None:
-        """A compilation begins, of anybody's code."""
+        """A compilation begins; numba tells of everybody's, not only of ours."""
         what: Any = event.data
-        if any(what["dispatcher"] is loop for loop in self.loops):
-            print(
-                "mesu: compiling the engine for this machine, once for each rule (about 15 s) ...",
-                file=sys.stderr,
-                flush=True,
-            )
+        if not any(what["dispatcher"] is loop for loop in self.loops):
+            return
+        if told := os.environ.get(COMPILING):
+            with suppress(OSError):  # a worker may outlive the command that waits for the file
+                Path(told).touch()
+            return
+        print(
+            "mesu: compiling the engine for this machine, once for each rule (about 15 s) ...",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def on_end(self, event: event.Event) -> None:
         """It has ended."""

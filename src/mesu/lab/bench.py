@@ -1,8 +1,8 @@
-"""How fast the engine is, against this library's torch path and against the floor that arithmetic and memory set.
+"""How fast the engine is, compared with this library's torch path and with the lowest possible time, called the floor.
 
-One process on one core, CPU time, the median of interleaved rounds: what shares the machine slows all rows alike. The floor
-is the bare elementwise update: the paper's rule over all means and stds with a gradient that costs nothing, no forward pass, no
-backward pass, no noise.
+One process on one core, CPU time, median over interleaved rounds: other load on the machine slows all rows alike. The floor is
+the elementwise update alone: the paper's rule over all means and standard deviations with a constant gradient, without forward
+pass, backward pass or noise.
 """
 
 import itertools
@@ -30,6 +30,7 @@ from mesu.rules import Gaussian
 SIZES = (784, 50, 10)  # the paper's Permuted MNIST network, no biases
 SAMPLES = 10
 ROUNDS = 7
+ESTIMATORS = ("local", "weights")  # those of the engine
 POSTERIORS: dict[str, Callable[[Any], Any]] = {
     "mesu-paper": lambda net: optim.MESU(net, memory=300_000, update="paper"),
     "mesu-exact": lambda net: optim.MESU(net, memory=300_000),
@@ -71,7 +72,7 @@ def _data(rows: int, inputs: int = SIZES[0]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _engine(rule: str, estimator: str | None, steps: int, sizes: tuple[int, ...] = SIZES) -> Callable[[], int]:
-    """A function that makes `steps` updates in the engine."""
+    """A function that makes `steps` updates in the engine and returns their number."""
     x, y = _data(steps, sizes[0])
     if estimator is None:
         net = perceptron(sizes)
@@ -87,7 +88,7 @@ def _engine(rule: str, estimator: str | None, steps: int, sizes: tuple[int, ...]
 
 
 def _torch(rule: str, estimator: str | None, steps: int) -> Callable[[], int]:
-    """A function that makes `steps` updates on the torch path."""
+    """A function that makes `steps` updates on the torch path and returns their number."""
     x, y = _data(steps)
     rows = list(zip(torch.from_numpy(x).split(1), torch.from_numpy(y).split(1), strict=True))
     if estimator is None:
@@ -109,6 +110,7 @@ def _torch(rule: str, estimator: str | None, steps: int) -> Callable[[], int]:
 
 
 def _floor_pass(repeats: int) -> Callable[[], int]:
+    """A function that makes the bare elementwise update `repeats` times and returns their number."""
     weights = sum(a * b for a, b in itertools.pairwise(SIZES))
     mean, std = np.full(weights, 0.1, np.float32), np.full(weights, 0.05, np.float32)
     constants = paper_constants(rules.mesu.constants(300_000), np.float32)
@@ -122,7 +124,7 @@ def _floor_pass(repeats: int) -> Callable[[], int]:
 
 
 def _ivon(steps: int) -> Callable[[], int] | None:
-    """IVON in torch, where ivon-opt is installed."""
+    """A function that makes `steps` updates of IVON in torch; None if ivon-opt is not installed."""
     try:
         import ivon  # type: ignore[import-not-found]
     except ImportError:
@@ -147,7 +149,7 @@ def _ivon(steps: int) -> Callable[[], int] | None:
 def _medians(
     contenders: dict[str, Callable[[], int]], rounds: int, progress: Callable[[str], None]
 ) -> dict[str, float]:
-    """Median CPU seconds of one update of each, rounds interleaved."""
+    """Median CPU seconds of one update of each contender; all take turns in every round."""
     for name, run in contenders.items():
         progress(f"warming up {name}")
         run()
@@ -162,16 +164,16 @@ def _medians(
 
 
 def measure(quick: bool = False, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """Every rule and estimator on one core, then two seeds on two.
+    """Time every rule and estimator on one core, then two seeds on two cores.
 
     Args:
-        quick: Fewer updates and rounds: to see that it works, not to quote.
-        progress: Told what is being done.
+        quick: Few updates and rounds: shows that the benchmark runs, but its numbers are too noisy to quote.
+        progress: Called with a short text before each step.
 
     Returns:
         ``floor_us``; ``rows``, one for each rule and estimator, with ``engine_us``, ``engine_steps_per_s``,
-        ``torch_steps_per_s``, and their ratios to the torch path (weights drawn, samples vectorised) and the floor;
-        ``two_seeds``, the throughput of two seeds on two cores over that of one.
+        ``torch_steps_per_s``, and their ratios to the torch path (weights drawn, samples vectorised) and to the floor;
+        ``two_seeds``, the throughput of two seeds on two cores divided by that of one seed.
     """
     scale = 0.02 if quick else 1.0
     rounds = 2 if quick else ROUNDS
@@ -179,44 +181,15 @@ def measure(quick: bool = False, progress: Callable[[str], None] = lambda text: 
     torch.set_num_threads(1)
     _pin({min(cores)})
     try:
-        contenders = {"floor": _floor_pass(int(20_000 * scale))}
-        for rule in POSTERIORS:
-            contenders[f"{rule} local"] = _engine(rule, "local", int(10_000 * scale))
-            contenders[f"{rule} weights"] = _engine(rule, "weights", int(1_000 * scale))
-            contenders[f"{rule} torch"] = _torch(rule, "weights", max(2, int(100 * scale)))
-        contenders["mesu-exact torch local"] = _torch("mesu-exact", "local", max(2, int(100 * scale)))
-        for rule in WEIGHTS:
-            contenders[f"{rule} engine"] = _engine(rule, None, int(20_000 * scale))
-            contenders[f"{rule} torch"] = _torch(rule, None, max(2, int(500 * scale)))
-        ivon = _ivon(max(2, int(20 * scale)))
-        if ivon is not None:
-            contenders["ivon torch"] = ivon
-        medians = _medians(contenders, rounds, progress)
+        medians = _medians(_contenders(scale), rounds, progress)
     finally:
         _pin(cores)
         torch.set_num_threads(threads)
-    floor = medians["floor"]
-    table = []
-    for rule, estimator, engine, slow in [
-        *((r, e, f"{r} {e}", f"{r} torch") for r in POSTERIORS for e in ("local", "weights")),
-        *((r, None, f"{r} engine", f"{r} torch") for r in WEIGHTS),
-    ]:
-        table.append(
-            {
-                "rule": rule,
-                "estimator": estimator,
-                "engine_us": medians[engine] * 1e6,
-                "engine_steps_per_s": 1 / medians[engine],
-                "torch_steps_per_s": 1 / medians[slow],
-                "times_torch": medians[slow] / medians[engine],
-                "times_floor": medians[engine] / floor,
-            }
-        )
     result = {
         "network": "-".join(map(str, SIZES)),
         "samples": SAMPLES,
-        "floor_us": floor * 1e6,
-        "rows": table,
+        "floor_us": medians["floor"] * 1e6,
+        "rows": [_row(rule, estimator, medians) for rule, estimator in _cases()],
         "torch_local_steps_per_s": 1 / medians["mesu-exact torch local"],
         "ivon_steps_per_s": 1 / medians["ivon torch"] if "ivon torch" in medians else None,
     }
@@ -226,8 +199,51 @@ def measure(quick: bool = False, progress: Callable[[str], None] = lambda text: 
     return result
 
 
+def _cases() -> list[tuple[str, str | None]]:
+    """Every rule with every estimator that the engine has for it; None for rules of plain networks."""
+    return [
+        *((rule, estimator) for rule in POSTERIORS for estimator in ESTIMATORS),
+        *((rule, None) for rule in WEIGHTS),
+    ]
+
+
+def _contenders(scale: float) -> dict[str, Callable[[], int]]:
+    """What is timed, by name: each takes between a tenth of a second and a second at scale 1."""
+
+    def few(steps: int) -> int:
+        return max(2, int(steps * scale))
+
+    contenders = {"floor": _floor_pass(int(20_000 * scale))}
+    for rule in POSTERIORS:
+        contenders[f"{rule} local"] = _engine(rule, "local", int(10_000 * scale))
+        contenders[f"{rule} weights"] = _engine(rule, "weights", int(1_000 * scale))
+        contenders[f"{rule} torch"] = _torch(rule, "weights", few(100))
+    contenders["mesu-exact torch local"] = _torch("mesu-exact", "local", few(100))
+    for rule in WEIGHTS:
+        contenders[f"{rule} engine"] = _engine(rule, None, int(20_000 * scale))
+        contenders[f"{rule} torch"] = _torch(rule, None, few(500))
+    ivon = _ivon(few(20))
+    if ivon is not None:
+        contenders["ivon torch"] = ivon
+    return contenders
+
+
+def _row(rule: str, estimator: str | None, medians: dict[str, float]) -> dict[str, Any]:
+    """One row of the table from the median seconds of an update."""
+    engine, slow = medians[f"{rule} {estimator or 'engine'}"], medians[f"{rule} torch"]
+    return {
+        "rule": rule,
+        "estimator": estimator,
+        "engine_us": engine * 1e6,
+        "engine_steps_per_s": 1 / engine,
+        "torch_steps_per_s": 1 / slow,
+        "times_torch": slow / engine,
+        "times_floor": engine / medians["floor"],
+    }
+
+
 def _two_seeds(steps: int, rounds: int) -> float:
-    """Updates a second of two seeds side by side, over those of one alone; wall time, as that is the point."""
+    """Updates per second of two seeds in parallel, divided by those of one seed alone; wall time, since cores are compared."""
     first, second = _engine("mesu-paper", "local", steps), _engine("mesu-paper", "local", steps)
     ratios = []
     with ThreadPoolExecutor(2) as pool:

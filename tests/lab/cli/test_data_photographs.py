@@ -37,7 +37,7 @@ def test_command_makes_the_file_and_says_what_it_did(images, cache, capsys):
     assert (code, out) == (0, f"animals  {cache / 'animals_mine_effnetlite0.npz'}\n")
     assert "features of 102 photographs by Colours" in err
     assert f"skipped {images / 'Owl' / '01.png'}" in err
-    assert err.endswith("79 photographs to learn, 20 to test, 2 of strangers; 1 skipped that could not be read\n")
+    assert err.endswith("79 photographs for training, 20 for testing, 2 outliers; 1 skipped as unreadable\n")
     code, out, _ = command(capsys, "animals", "--images", images, "--out", images.parent / "out", "--json")
     (result,) = json.loads(out)["sets"]
     assert code == 0
@@ -74,10 +74,11 @@ def test_command_uses_the_named_network_and_weights(images, tmp_path, cache, cap
     [
         (
             ["animals"],
-            "error: animals is animals-resnet18 (6,309 photographs of animals as 512 features) and animals-effnetlite0 "
+            "error: 'animals' stands for two data sets: animals-resnet18 (6,309 photographs of animals as 512 features) "
+            "and animals-effnetlite0 "
             "(6,309 photographs of animals as 1,280 features)",
         ),
-        (["animals"], "To make features of your own photographs: mesu data get animals --images FOLDER"),
+        (["animals"], "or make features of your own photographs with mesu data get animals --images FOLDER"),
         (["mnist", "--images", "."], "error: --images is for animals alone, got mnist"),
         (["mnist", "--weights", "w.pth"], "error: --network, --weights, --batch and --out are for photographs"),
         (["animals", "--images", "nowhere"], "error: there is no folder nowhere: --images names one"),

@@ -24,17 +24,18 @@ import torch
 from torch import nn
 
 import mesu
-from mesu.lab.runs import checkpoints, run as runs
-from mesu.lab.cli import main as cli
 from mesu import optim
-from mesu.lab.runs.locks import alone, end_workers
-from mesu.lab.runs.checkpoints import Checkpoint, Damaged, replacing
+from mesu.lab.cli import main as cli
 from mesu.lab.data import digits
 from mesu.lab.experiments import EXPERIMENTS, PermutedDigits
 from mesu.lab.experiments.permuted.shared import make_learner
+from mesu.lab.runs import checkpoints
+from mesu.lab.runs import run as runs
+from mesu.lab.runs.checkpoints import Checkpoint, Damaged, replacing
+from mesu.lab.runs.locks import alone, end_workers
+from mesu.lab.runs.run import Run
 from mesu.lab.table import Row, as_table
 from mesu.learners import BayesianLearner, WeightLearner
-from mesu.lab.runs.run import Run
 
 LEARNERS = ("mesu", "foo-vb", "ewc-online", "ewc-stream", "si", "sgd")
 TINY = PermutedDigits(
@@ -56,7 +57,7 @@ def _quick():
     """The digits are read once, and reports, which have tests of their own, are not drawn."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mesu.lab.experiments.permuted.digits.digits", functools.cache(digits))
-        patch.setattr(cli, "write", lambda run: run.folder / "report.html", raising=False)
+        patch.setattr(cli, "write", lambda run, summary: run.folder / "report.html", raising=False)
         yield
 
 
@@ -199,7 +200,7 @@ end_with(os.getppid())  # if the tests are killed, nothing of theirs goes on
 torch.set_num_threads(1)
 for learner in ("mesu", "ewc-online"):  # loads the compiled loops
     list(PermutedDigits(hidden=8, test_samples=2).trial(learner, 0).stage(0))
-cli.write = lambda run: run.folder / "report.html"  # reports have tests of their own
+cli.write = lambda run, summary: run.folder / "report.html"  # reports have tests of their own
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if the tests run in the background
 print("ready", flush=True)
 for line in sys.stdin:

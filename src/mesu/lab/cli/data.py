@@ -1,4 +1,4 @@
-"""`mesu data`: list the data sets, get or make them, verify them; and how fetching looks in a terminal."""
+"""`mesu data`: list, get and verify data sets; and the progress shown while data is downloaded."""
 
 import sys
 import time
@@ -27,7 +27,7 @@ ABOUT = "List, get or verify data sets. Data sets of your own: --import MODULE, 
 
 
 def list_data(json: bool = False) -> None:
-    """List the data sets, how big each is, and where it was found.
+    """List the data sets, their sizes and where each was found.
 
     Args:
         json: Print one JSON object on standard output instead of a table.
@@ -71,15 +71,14 @@ def get(
     out: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Get data sets by name, unless they are here, every array checked; or make features of your own photographs.
+    """Get data sets by name and check every array; or make features of your own photographs.
 
     Args:
         names: Data sets, as `mesu data list` names them; or animals, with --images.
-        images: Folder of photographs to make features of: a folder for each of the twenty species and one named Whale, or
-            folders train and test with those inside.
-        network: The network that makes them. The weights of effnetlite0 are fetched; resnet18 needs --weights.
-        weights: State dict of the network, .pth or .safetensors.
-        batch: Photographs that the network sees at once.
+        images: Folder of photographs: one folder for each of the twenty species and one named Whale, or train and test.
+        network: Network that makes the features. The weights of effnetlite0 are downloaded; resnet18 needs --weights.
+        weights: File with the network's state dict, .pth or .safetensors.
+        batch: Number of photographs per batch of the network.
         out: Folder for the file of features, instead of the cache.
         json: Print one JSON object on standard output instead of lines.
     """
@@ -93,7 +92,9 @@ def get(
         results = [_get_photographs(images, network, weights, batch, out)]
     else:
         if (network, weights, batch, out) != (DEFAULT_NETWORK, None, BATCH, None):
-            raise ValueError("--network, --weights, --batch and --out are for photographs: add --images FOLDER")
+            raise ValueError(
+                "--network, --weights, --batch and --out are for photographs of your own: add --images FOLDER"
+            )
         if "animals" in names:
             raise ValueError(_which_animals())
         results = _get_published([data_sets[name] for name in names])
@@ -133,8 +134,8 @@ def _get_photographs(images: Path, network: str, weights: Path | None, batch: in
             return result | {"error": str(error), "seconds": round(time.monotonic() - began, 1)}
         counts = made.counts
         progress().say(
-            f"{counts['train']} photographs to learn, {counts['test']} to test, {counts['ood']} of strangers; "
-            f"{len(made.skipped)} skipped that could not be read"
+            f"{counts['train']} photographs for training, {counts['test']} for testing, {counts['ood']} outliers; "
+            f"{len(made.skipped)} skipped as unreadable"
         )
     skipped = [str(path) for path in made.skipped]
     result |= {"where": str(made.path), "photographs": counts, "skipped": skipped}
@@ -144,13 +145,13 @@ def _get_photographs(images: Path, network: str, weights: Path | None, batch: in
 def _which_animals() -> str:
     sets = " and ".join(f"{known.name} ({known.what})" for known in ANIMALS.values())
     return (
-        f"animals is {sets}: features of the photographs in the paper, each a file to put into MESU_DATA. "
-        f"To make features of your own photographs: mesu data get animals --images FOLDER"
+        f"'animals' stands for two data sets: {sets}. They cannot be downloaded: put the file of one into the folder that "
+        f"MESU_DATA names, or make features of your own photographs with mesu data get animals --images FOLDER"
     )
 
 
 def verify_data(names: tyro.conf.Positional[tuple[str, ...]] = (), json: bool = False) -> None:
-    """Check the bytes of the data sets that are here: all of them, or those named.
+    """Check the bytes of the data sets on this machine: all of them, or those named.
 
     Args:
         names: Data sets, as `mesu data list` names them.
@@ -169,7 +170,7 @@ def verify_data(names: tyro.conf.Positional[tuple[str, ...]] = (), json: bool = 
         for result in results:
             place = f"{result['name']}  {result['where'] or ''}".rstrip()
             words = (
-                "right"
+                "correct"
                 if data_sets[result["name"]].checkable
                 else "undamaged (nobody has published hashes of its arrays)"
             )
@@ -181,12 +182,15 @@ def verify_data(names: tyro.conf.Positional[tuple[str, ...]] = (), json: bool = 
 
 
 def print_error(console: Console, error: object) -> None:
-    """An error as a sentence, whatever brackets it has."""
-    console.print(f"[bold red]error:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True)
+    """Print an error as one sentence. Brackets in it are text, not markup."""
+    words = str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename:  # without the number and the quotes
+        words = f"{error.filename}: {error.strerror}"
+    console.print(f"[bold red]error:[/bold red] {escape(words)}", highlight=False, soft_wrap=True)
 
 
 class _Live(Progress):
-    """Lines that stay, and below them a bar for what is under way."""
+    """Lines of text, with a progress bar below them for the current download."""
 
     def __init__(self, bars: Bars) -> None:
         self.bars = bars
@@ -197,13 +201,13 @@ class _Live(Progress):
         self.bars.console.print(escape(line), highlight=False, soft_wrap=True)
 
     def show(self, doing: str, done: int, total: int | None) -> None:
-        self.bars.start()  # no bar flickers where nothing is fetched
+        self.bars.start()  # only now, so that no bar flickers if nothing is downloaded
         self.bars.update(self.bar, description=f"    {escape(doing)}", completed=done, total=total, visible=True)
 
 
 @contextmanager
 def live_progress() -> Iterator[None]:
-    """Show what is fetched inside, on standard error; where that is no terminal, in lines only."""
+    """Show downloads inside the block on standard error; if that is not a terminal, without a progress bar."""
     console = Console(stderr=True)
     bars = Bars(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), console=console, transient=True)
     try:

@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 from mesu.lab.data.dataset import Dataset
 from mesu.lab.data.finding import load
@@ -21,6 +19,8 @@ class ScikitLearn:
 
     def arrays(self, folder: Path) -> Arrays:
         """Images and labels, as bytes."""
+        from sklearn.datasets import load_digits  # a second to import, which `mesu --help` does not need
+
         x, y = map(np.asarray, load_digits(return_X_y=True))
         return {"images": x.astype(np.uint8).reshape(-1, 8, 8), "labels": y.astype(np.uint8)}
 
@@ -40,6 +40,8 @@ DIGITS = Published(
 
 def digits() -> Dataset:
     """1,437 digits to learn and 360 to test, always the same ones, classes in equal shares."""
+    from sklearn.model_selection import train_test_split
+
     arrays = load(DIGITS)
     x, y = arrays["images"].reshape(-1, 64).astype(np.float64), arrays["labels"]
     x_train, x_test, y_train, y_test = train_test_split(x, y, test_size=TEST_EXAMPLES, stratify=y, random_state=0)

@@ -1,1 +1,1 @@
-"""How figures and tables look: styles, panels, and how numbers are written."""
+"""How figures and tables look: colours, panels, and the format of numbers."""

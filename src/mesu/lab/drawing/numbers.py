@@ -1,4 +1,4 @@
-"""How measures are named and their numbers written, in the terminal and on the page."""
+"""Names of measures and the format of their numbers, in the terminal and on the page."""
 
 from collections.abc import Sequence
 from math import isfinite, log10
@@ -8,13 +8,13 @@ MINUS, NOTHING = "\N{MINUS SIGN}", "\N{EN DASH}"
 
 
 class Measure(NamedTuple):
-    """How to show one measure."""
+    """How one measure is shown."""
 
     title: str
     meaning: str = ""
-    percent: bool = False  # a fraction that is shown in per cent
+    percent: bool = False  # the value is a fraction and is shown in per cent
     digits: int = 3
-    better: str = ""  # "more", "less", or nothing to rank by
+    better: str = ""  # "more" or "less"; empty if learners are not ranked by it
 
 
 MEASURES = {
@@ -34,24 +34,34 @@ MEASURES = {
     "accuracy": Measure("accuracy", "accuracy at the end", True, 1, "more"),
     "ood_auroc": Measure(
         "OOD AUROC",
-        "how well uncertainty tells outliers from the newest data, at the end: 0.5 is chance",
+        "how well uncertainty separates outliers from the newest data, at the end; 0.5 is chance",
         False,
         3,
         "more",
     ),
     "coarse_auroc": Measure(
-        "AUROC, coarse", "the same by twenty thresholds, as programs often have it", False, 3, "more"
+        "AUROC, coarse", "OOD AUROC computed from twenty thresholds, as in much published code", False, 3, "more"
     ),
-    "fashion_auroc": Measure("clothes AUROC", "how well uncertainty tells Fashion-MNIST, at the end", False, 3, "more"),
+    "fashion_auroc": Measure(
+        "clothes AUROC",
+        "how well uncertainty separates Fashion-MNIST, at the end",
+        False,
+        3,
+        "more",
+    ),
     "calibration_error": Measure(
-        "calibration error", "mean gap between confidence and accuracy, at the end", True, 1, "less"
+        "calibration error", "mean difference between confidence and accuracy, at the end", True, 1, "less"
     ),
-    "mean_std": Measure("mean sigma", "standard deviation of the weights, mean over them, at the end", False, 4),
+    "mean_std": Measure("mean sigma", "mean standard deviation of all weights, at the end", False, 4),
     "layer_std": Measure(
-        "mean sigma", "standard deviation of the weights, mean over the layers of each one's mean", False, 4
+        "mean sigma", "mean standard deviation of the weights of each layer, averaged over the layers", False, 4
     ),
     "rigidity": Measure(
-        "rigidity", "1 / |accuracy when learned, first task minus last task|, of the seeds' mean", False, 2, "more"
+        "rigidity",
+        "1 / |first minus last task's accuracy when learned|, from the mean over the seeds",
+        False,
+        2,
+        "more",
     ),
 }
 
@@ -59,47 +69,47 @@ WINDOWED = ("last_five_accuracy", "running_five_accuracy")
 
 
 def known(name: str) -> Measure:
-    """How to show a measure, also one that this file does not name."""
+    """How a measure is shown; one that `MEASURES` lacks is shown under its own name."""
     return MEASURES.get(name) or Measure(name.replace("_", " "))
 
 
 def heading(name: str) -> str:
-    """What stands above a measure's column."""
+    """The heading of a measure's column."""
     measure = known(name)
     return f"{measure.title} %" if measure.percent else measure.title
 
 
 def number(name: str, value: float | None, more: int = 0, sign: bool = False) -> str:
-    """A value of a measure as people read it; a dash where there is none.
+    """A value of a measure as text; a dash if it is missing or not finite.
 
     Args:
         name: The measure.
-        value: Its value: a fraction where it is shown in per cent.
-        more: Digits beyond the usual.
-        sign: Also write a plus: for differences.
+        value: The value, a fraction if the measure is shown in per cent.
+        more: Additional digits.
+        sign: Write a plus sign too, for differences.
     """
     if value is None or not isfinite(value):
         return NOTHING
     measure = known(name)
     shown, digits = (100 * value, measure.digits + more) if measure.percent else (value, measure.digits + more)
-    if not measure.percent and abs(shown) >= 10:  # 3.82, 49.3, 328
+    if not measure.percent and abs(shown) >= 10:  # three significant digits: 3.82, 49.3, 328
         digits = max(0, digits - int(log10(abs(shown))))
     return f"{shown:{'+' if sign else ''},.{digits}f}".replace("-", MINUS)
 
 
 def spread(name: str, score: dict, more: int = 0) -> str:
-    """Standard deviation over the seeds; nothing for one seed."""
+    """Standard deviation over the seeds as text; empty for one seed."""
     return "" if score["seeds"] == 1 or score["std"] is None else number(name, score["std"], more)
 
 
 def mean_and_spread(name: str, score: dict) -> str:
-    """91.5±0.3, or 91.5 of a single seed."""
+    """Mean and spread as text: 91.5±0.3, or 91.5 for a single seed."""
     mean, std = number(name, score["mean"]), spread(name, score)
     return f"{mean}±{std}" if std else mean
 
 
 def best(summary: dict, name: str) -> float | None:
-    """The best mean of a measure, of several learners."""
+    """The best mean of a measure; None with fewer than two learners or if it is not ranked."""
     means = [scores[name]["mean"] for scores in summary.values() if name in scores]
     means = [mean for mean in means if mean is not None and isfinite(mean)]
     if len(means) < 2 or not known(name).better:
@@ -108,9 +118,9 @@ def best(summary: dict, name: str) -> float | None:
 
 
 def names(summary: dict) -> list[str]:
-    """All measures of a summary: those that `MEASURES` names, in its order, then the others.
+    """All measures of a summary: first those in `MEASURES`, in its order, then the others.
 
-    Where a stream has no more tasks than the window, "the last five" are all: said once, unless the paper has a number for it.
+    With five tasks or fewer, "last five" equals "all tasks" and is left out, unless the paper has a number for it.
     """
     present = list(dict.fromkeys(name for scores in summary.values() for name in scores))
     if all(_same(scores, WINDOWED[0], "all_tasks_accuracy") for scores in summary.values()):
@@ -124,14 +134,14 @@ def _same(scores: dict, one: str, other: str) -> bool:
 
 
 def counted(numbers: Sequence[int]) -> str:
-    """0 to 4, or 0, 2, 5."""
+    """Numbers as text: 0 to 4, or 0, 2, 5."""
     if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
         return f"{numbers[0]} to {numbers[-1]}"
     return ", ".join(map(str, numbers))
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them: 63 s, 12 min 5 s, 1 h 3 min."""
+    """A duration as text: 63 s, 12 min 5 s, 1 h 3 min."""
     if not isfinite(seconds):
         return "not recorded"
     if seconds < 100:

@@ -1,4 +1,4 @@
-"""A figure is made of panels: each is a picture of its own, for the page, and all together are one, for a paper."""
+"""Panels of a figure. The page shows each panel as a separate picture; `overview` draws all of them in one figure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,24 +15,24 @@ from mesu.lab.drawing.numbers import NOTHING, known, mean_and_spread, number
 from mesu.lab.drawing.style import INK, NIGHT, PAPER, colour, figure_style, label, line_style, short_label, short_number
 from mesu.lab.runs.checkpoints import replacing
 
-WIDTH = 4.3  # inches: letters of 9 points are still read when a telephone shows the picture on its whole width
-MARKED = 25  # points on a curve up to which each is marked
+WIDTH = 4.3  # inches: 9-point text stays readable when a phone scales the picture to its screen
+MARKED = 25  # curves with at most this many points get a marker at each
 
 
 class Panel(NamedTuple):
     """One picture."""
 
-    name: str  # of its files
+    name: str  # of its files, without suffix
     title: str
-    caption: str  # what to look at
-    numbers: str  # the same in words, for who cannot see it
+    caption: str  # text below the picture
+    numbers: str  # the numbers shown, as the picture's alternative text
     draw: Callable[[Axes], None]
     height: float = 2.6  # inches, without a legend
-    alone: bool = False  # too full of detail to be drawn smaller, among others
+    alone: bool = False  # has too much detail for the overview, where panels are smaller
 
 
 class Curve(NamedTuple):
-    """One learner's curve of each seed: where, and [seeds, places] values, NaN where not measured."""
+    """One learner's curves: x positions, and values [seeds, positions], NaN if not measured."""
 
     learner: str
     where: np.ndarray
@@ -40,18 +40,18 @@ class Curve(NamedTuple):
 
 
 def picture(panel: Panel) -> Figure:
-    """A panel alone."""
+    """A figure with one panel."""
     with figure_style():
         figure = Figure(figsize=(WIDTH, panel.height), layout="constrained")
         axes = figure.subplots()
         panel.draw(axes)
-        figure.suptitle(panel.title, x=0.02, ha="left", fontsize=9.5)  # an axes' title would begin right of long names
+        figure.suptitle(panel.title, x=0.02, ha="left", fontsize=9.5)  # an axes' title would start right of long labels
         _legend(figure, [axes], columns=3)
         return figure
 
 
 def overview(panels: Iterable[Panel]) -> Figure:
-    """All panels that may, two beside each other, lettered."""
+    """One figure with all panels except those marked `alone`, in two columns, with letters."""
     panels = [panel for panel in panels if not panel.alone]
     rows = [panels[i : i + 2] for i in range(0, len(panels), 2)]
     heights = [max(panel.height for panel in row) for row in rows]
@@ -70,12 +70,12 @@ def overview(panels: Iterable[Panel]) -> Figure:
 
 
 def _legend(figure: Figure, drawn: list[Axes], columns: int) -> None:
-    """One legend below all, in room of its own."""
+    """Add one legend below all axes, and make the figure taller for it."""
     handles = {}
     for axes in drawn:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(name, handle)
-    for name in [name for name in handles if name.startswith("paper")]:  # to the end
+    for name in [name for name in handles if name.startswith("paper")]:  # move to the end
         handles[name] = handles.pop(name)
     if not handles:
         return
@@ -91,12 +91,12 @@ def save(figure: Figure, base: Path) -> str:
     """Write `base`.png and `base`.svg; the same figure gives the same bytes.
 
     Returns:
-        The SVG, which has a dark form that shows where the reader prefers it.
+        The SVG, which switches to dark colours if the reader's system prefers them.
     """
     with figure_style():
         with replacing(base.parent / f"{base.name}.png") as path:
             figure.savefig(path, format="png")
-        figure.set_layout_engine("none")  # the SVG has the layout that the PNG was given
+        figure.set_layout_engine("none")  # keep the layout of the PNG for the SVG
         with replacing(base.parent / f"{base.name}.svg") as path:
             figure.savefig(path, format="svg", metadata={"Date": None})
             text = _with_night(path.read_text(encoding="utf-8"))
@@ -105,6 +105,7 @@ def save(figure: Figure, base: Path) -> str:
 
 
 def _with_night(svg: str) -> str:
+    """Add the dark colours to an SVG, as a media query."""
     rules = "".join(
         f'[style*="{what}: {day}"]{{{what}:{night}!important}}'
         for day, night in NIGHT.items()
@@ -114,13 +115,13 @@ def _with_night(svg: str) -> str:
 
 
 def bars(axes: Axes, summary: Mapping, measure: str, paper: str) -> None:
-    """One bar a learner with its spread over the seeds; a diamond where the paper has a number.
+    """Draw one bar per learner with its spread over the seeds, and a diamond for the paper's number.
 
     Args:
-        axes: Where to draw.
+        axes: Axes to draw on.
         summary: What `summarise` gives.
         measure: Which of its measures.
-        paper: What the legend says of the diamonds.
+        paper: Legend entry of the diamonds.
     """
     with _learners(axes, summary, measure, paper) as rows:
         for position, learner, score in rows:
@@ -134,7 +135,7 @@ def bars(axes: Axes, summary: Mapping, measure: str, paper: str) -> None:
 
 
 def dots(axes: Axes, summary: Mapping, measure: str, paper: str) -> None:
-    """One dot a learner on a logarithmic axis, which has no nought to stand a bar on; a diamond for the paper's."""
+    """Draw one dot per learner on a logarithmic axis (a bar would need a zero), and a diamond for the paper's number."""
     axes.set_xscale("log")
     with _learners(axes, summary, measure, paper) as rows:
         for position, learner, score in rows:
@@ -145,7 +146,7 @@ def dots(axes: Axes, summary: Mapping, measure: str, paper: str) -> None:
 
 @contextmanager
 def _learners(axes: Axes, summary: Mapping, measure: str, paper: str) -> Iterator[list[tuple[int, str, dict]]]:
-    """Rows of a picture, a learner each: their names to the left, their numbers to the right, the paper's diamonds."""
+    """Yield (position, learner, score) rows to draw, then add names on the left, numbers on the right and the diamonds."""
     scores = {learner: scores.get(measure) for learner, scores in summary.items()}
     yield [(i, learner, s) for i, (learner, s) in enumerate(scores.items()) if s and s["mean"] is not None]
     told = False
@@ -163,14 +164,14 @@ def _learners(axes: Axes, summary: Mapping, measure: str, paper: str) -> Iterato
 
 
 def diamonds(axes: Axes, x: Any, y: Any, name: str | None = None, edge: str = INK, **more: Any) -> None:
-    """The paper's numbers; with no x and y, only their entry in the legend."""
-    inside = not np.size(x)  # what is nowhere must not widen the picture
+    """Draw the paper's numbers as diamonds; with empty x and y, add only the legend entry."""
+    inside = not np.size(x)  # a legend entry without points must not enlarge the axes
     style: Any = {"markersize": 5.5, "markerfacecolor": PAPER, "markeredgecolor": edge, "zorder": 5, "clip_on": inside}
     axes.plot(x, y, "D", label=name, **style, **more)
 
 
 def lines(axes: Axes, curves: Iterable[Curve]) -> None:
-    """Each learner's mean over the seeds, and a band of one standard deviation."""
+    """Draw each learner's mean over the seeds and a band of one standard deviation."""
     for learner, where, values in curves:
         mean, std = mean_and_std(values)
         seen = np.isfinite(mean)
@@ -182,7 +183,7 @@ def lines(axes: Axes, curves: Iterable[Curve]) -> None:
 
 
 def mean_and_std(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Over the first dimension, of what was measured; NaN where nothing was."""
+    """Mean and standard deviation over the first dimension, ignoring NaN; NaN where no seed has a value."""
     seen = np.isfinite(values)
     count = np.where(seen.any(0), seen.sum(0), np.nan)
     mean = np.where(seen, values, 0).sum(0) / count
@@ -190,17 +191,17 @@ def mean_and_std(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def percent_axis(axis) -> None:
-    """Fractions as per cent."""
+    """Show fractions as per cent."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}%"))
 
 
 def whole_numbers(axis) -> None:
-    """Ticks at whole numbers only: tasks."""
+    """Put ticks at whole numbers only, as for tasks."""
     axis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 
 def plain_log(axis, low: float, high: float) -> None:
-    """A logarithmic axis with numbers that people write: 1, 10, 100, and between them if it is a short one."""
+    """Label a logarithmic axis 1, 10, 100, ...; a short one also 2, 5, 20, 50, ..."""
     between = (1, 2, 5) if high < 50 * low else (1,)
     ticks = [m * 10.0**k for k in range(floor(log10(low)), ceil(log10(high)) + 1) for m in between]
     ticks = [tick for tick in ticks if low <= tick <= high]
@@ -212,7 +213,7 @@ def plain_log(axis, low: float, high: float) -> None:
 
 
 def in_words(summary: Mapping, measure: str) -> str:
-    """The numbers of a measure, learner by learner."""
+    """The numbers of a measure as text, learner by learner."""
     unit = " %" if known(measure).percent else ""
     said = []
     for learner, scores in summary.items():
@@ -224,7 +225,7 @@ def in_words(summary: Mapping, measure: str) -> str:
 
 
 def ends_in_words(curves: Iterable[Curve], percent: bool) -> str:
-    """Where each learner's curve begins and ends."""
+    """The first and last point of each learner's mean curve, as text."""
     said = []
     for learner, where, values in curves:
         mean, _ = mean_and_std(values)

@@ -1,4 +1,4 @@
-"""How figures look: one colour and one name for each learner, everywhere, by day and by night."""
+"""Style of figures: one colour and one name for each learner, and the colours for light and dark mode."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from zlib import crc32
 import matplotlib as mpl
 from matplotlib.colors import to_hex, to_rgb
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart; MESU has the strongest colour.
+# Okabe and Ito's palette, made for colour-blind readers; MESU has the strongest colour
 LEARNERS = {
     "mesu": ("MESU", "#D55E00"),
     "mesu-slow": ("MESU, slow means", "#B03A2E"),
@@ -24,9 +24,9 @@ LEARNERS = {
     "sgd": ("SGD", "#7F7F7F"),
     "adam": ("Adam", "#56B4E9"),
 }
-OTHERS = ("#56B4E9", "#8B6FB3", "#6B8E23")  # for learners that are not named above
+OTHERS = ("#56B4E9", "#8B6FB3", "#6B8E23")  # for learners not listed above
 
-# MESU's colour by its memory, from a short one to one without end: all of them stand out on white and on black
+# MESU's colour by its memory N, from short to infinite; all have enough contrast on white and on black
 MEMORIES = (
     (1e4, "#F2B8A8"),
     (1.8e5, "#E87461"),
@@ -36,16 +36,16 @@ MEMORIES = (
     (2.4e6, "#8040A8"),
     (1e7, "#6F63D2"),
 )
-ENDLESS = 1e12  # updates: a memory that no run fills
+ENDLESS = 1e12  # updates: a memory longer than any run counts as infinite
 
-# studies of SGD's rate and of MESU's start: their colour, paler towards the lower end
+# ranges in the studies of SGD's learning rate and MESU's initial sigma; lower values get a paler colour
 RATES, STARTS, PALE = (1e-5, 5e-3), (0.05, 2.0), "#F4D9C6"
 Rgb = tuple[float, float, float]
 
-LONGEST = 22  # letters of a name in a picture
+LONGEST = 22  # characters; longer names are shortened in pictures
 
 INK, FAINT, GRID, PAPER = "#1f2328", "#57606a", "#e4e7eb", "#fefefe"
-# the same four in the dark: an SVG changes them itself, wherever it is shown
+# the same four in dark mode; the SVG files contain the media query that switches them
 NIGHT = {INK: "#e6e8eb", FAINT: "#a3abb5", GRID: "#343a42", PAPER: "#16181d"}
 
 
@@ -77,7 +77,7 @@ def _setting(learner: str, prefix: str) -> float | None:
 
 
 def short_number(value: float) -> str:
-    """A number for people: 300,000, 10¹⁵, ∞."""
+    """A number as text: 300,000, 10¹⁵, ∞."""
     if not isfinite(value):
         return "∞" if value == inf else str(value)
     if value >= 1e7 and value == 10 ** round(log10(value)):
@@ -86,7 +86,7 @@ def short_number(value: float) -> str:
 
 
 def label(learner: str) -> str:
-    """The name a reader knows."""
+    """The learner's name as readers know it."""
     name, _, splits = learner.partition("@")
     if splits:
         return f"{label(name)}, {splits} split{'s' * (splits != '1')}"
@@ -100,7 +100,7 @@ def label(learner: str) -> str:
 
 
 def short_label(learner: str) -> str:
-    """The name as pictures have room for it."""
+    """The learner's name, shortened to fit a picture."""
     name = label(learner)
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
@@ -114,7 +114,7 @@ def colour(learner: str) -> str:
     if learner in LEARNERS:
         return LEARNERS[learner][1]
     for family, setting, (low, high) in (("sgd", rate, RATES), ("mesu", start, STARTS)):
-        if (value := setting(learner)) is not None:  # the smaller, the paler
+        if (value := setting(learner)) is not None:  # smaller values are paler
             share = min(max((log10(value) - log10(low)) / log10(high / low), 0), 1) if value > 0 else 0
             return to_hex(_mixed(to_rgb(PALE), to_rgb(LEARNERS[family][1]), 0.35 + 0.65 * share))
     return OTHERS[crc32(learner.encode()) % len(OTHERS)]
@@ -135,7 +135,7 @@ def _mixed(one: Rgb, other: Rgb, share: float) -> Rgb:
 
 
 def line_style(learner: str) -> dict:
-    """How a learner's curve is drawn; dashed for a memory without end, which hides FOO-VB's curve otherwise."""
+    """How a learner's curve is drawn. An infinite memory is dashed: its curve often covers FOO-VB's."""
     mine = learner.partition("-")[0] == "mesu"
     endless = (memory(learner) or 0) >= ENDLESS
     return {
@@ -148,10 +148,10 @@ def line_style(learner: str) -> dict:
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Matplotlib settings for drawing and saving all figures; works without a screen."""
+    """Matplotlib settings for drawing and saving all figures. No display is needed."""
     with mpl.rc_context(
         {
-            "font.family": "DejaVu Sans",  # which matplotlib carries
+            "font.family": "DejaVu Sans",  # comes with matplotlib
             "font.size": 9,
             "text.color": INK,
             "axes.edgecolor": FAINT,
@@ -169,9 +169,9 @@ def figure_style() -> Iterator[None]:
             "legend.fontsize": 8.5,
             "savefig.dpi": 160,
             "savefig.facecolor": PAPER,
-            "svg.fonttype": "path",  # the same picture whatever fonts a reader has
-            "svg.hashsalt": "mesu",  # the same table gives the same file
-            "text.parse_math": False,  # a learner may be called $x
+            "svg.fonttype": "path",  # text as paths: looks the same whatever fonts are installed
+            "svg.hashsalt": "mesu",  # fixed ids: the same table gives the same file
+            "text.parse_math": False,  # a learner's name may contain $
             "xtick.color": FAINT,
             "xtick.labelcolor": INK,
             "ytick.color": FAINT,

@@ -1,4 +1,4 @@
-"""Reports: figures, tables and the page of a run, drawn from its table and the pictures it kept; nothing else is read."""
+"""Reports of a run: figures, tables and an HTML page, made only from the run's table and the pictures it saved."""
 
 from mesu.lab.report.markdown import write_markdown
 from mesu.lab.report.page import paper_note, write, write_joined

@@ -1,4 +1,4 @@
-"""Which figures each experiment has: one file and one line here for each."""
+"""Which figures each experiment has. Each set of figures has a file of its own and a line here."""
 
 from collections.abc import Callable
 
@@ -24,12 +24,12 @@ FIGURES: dict[str, Callable[[pl.DataFrame], list[Panel]]] = {
     "cifar": cifar_panels,
 }
 
-# panels of pictures that a run kept
+# panels made from pictures that the run saved
 ILLUSTRATED: dict[str, Callable[[pl.DataFrame, Pictures], list[Panel]]] = {"animals": example_panels}
 
 
 def panels(table: pl.DataFrame, pictures: Pictures | None = None) -> list[Panel]:
-    """The panels of a table's experiment, and of its pictures if there are any; none where no figure is known."""
+    """The panels of a table's experiment, and of its pictures if it has any; an unknown experiment has none."""
     name = str(table["experiment"][0])
     drawn = FIGURES[name](table) if name in FIGURES else []
     return drawn + ILLUSTRATED[name](table, pictures) if pictures and name in ILLUSTRATED else drawn

@@ -1,4 +1,4 @@
-"""Several runs of one experiment as one table."""
+"""Join the tables of several runs of one experiment."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -8,21 +8,21 @@ import polars as pl
 
 from mesu.lab.runs.run import Run
 
-# what may differ between runs whose seeds are put together: who took part and how often
+# settings that may differ between runs whose seeds are joined: they say which jobs a run has, not how each learns
 FREE = ("learners", "seeds", "memory")
 
 
 def joined(runs: Sequence[Run]) -> pl.DataFrame:
-    """The rows of all runs.
+    """The rows of all runs in one table.
 
     Raises:
-        ValueError: if one is not finished, if they are not of one experiment and length, or if two have the same learner with
-            the same seed, or the same learner under different settings.
+        ValueError: if a run is not finished, if the runs differ in experiment or length, or if two of them have the same
+            learner with the same seed, or the same learner with different settings.
     """
     tables = [run.table() for run in runs]
     for run, table in zip(runs, tables, strict=True):
         if table.is_empty():
-            raise ValueError(f"the table of {run.folder} has no rows")
+            raise ValueError(f"the table of {run.folder} has no rows: delete the run and start it again")
     for (one, first), (other, second) in combinations(zip(runs, tables, strict=True), 2):
         _check(one, first, other, second)
     return pl.concat(tables)
@@ -37,7 +37,7 @@ def _check(one: Run, first: pl.DataFrame, other: Run, second: pl.DataFrame) -> N
     stages = [int(table["after_task"].max()) + 1 for table in (first, second)]  # type: ignore[arg-type]
     if stages[0] != stages[1]:
         raise ValueError(
-            f"{one.folder} has {stages[0]} stages and {other.folder} {stages[1]}: what they end with is not comparable"
+            f"{one.folder} has {stages[0]} stages and {other.folder} {stages[1]}: their results at the end are not comparable"
         )
     pairs = [set(table.select("learner", "seed").unique().rows()) for table in (first, second)]
     if both := sorted(pairs[0] & pairs[1]):
@@ -51,7 +51,7 @@ def _check(one: Run, first: pl.DataFrame, other: Run, second: pl.DataFrame) -> N
 
 
 def _differences(one: dict[str, Any], other: dict[str, Any], shared: list[str]) -> list[str]:
-    # a plain `mesu` does not say its memory
+    # the name `mesu` does not contain the memory, so there a difference in memory matters
     free = [name for name in FREE if name != "memory" or "mesu" not in shared]
     names = [name for name in {**one, **other} if name not in free]
     return [f"{name} {one.get(name)} and {other.get(name)}" for name in names if one.get(name) != other.get(name)]

@@ -1,4 +1,4 @@
-"""A run's results as a page of Markdown for the documentation: tables, the figure, the command, the versions, the time."""
+"""A run's results as a Markdown page for the documentation: tables, figure, command, versions, time."""
 
 import shutil
 from math import isfinite
@@ -14,8 +14,8 @@ from mesu.lab.runs.checkpoints import replacing
 from mesu.lab.runs.run import Run, make_folder
 from mesu.lab.table import summarise
 
-KEPT = ("settings.json", "times.json", "table.parquet")  # of the run, beside the page
-WIDE = 10  # measures beside each other that a page has room for
+KEPT = ("settings.json", "times.json", "table.parquet")  # files of the run that are copied next to the page
+WIDE = 10  # with more measures than this the table is transposed, to fit the page
 
 
 def write_markdown(run: Run, folder: Path, note: str = "") -> Path:
@@ -23,8 +23,8 @@ def write_markdown(run: Run, folder: Path, note: str = "") -> Path:
 
     Args:
         run: A finished run.
-        folder: Gets the files; made if need be.
-        note: Paragraphs to put below the tables: what is seen, and why.
+        folder: Where the files are written; it is created if necessary.
+        note: Paragraphs to put below the tables, such as an explanation of the results.
 
     Returns:
         The page.
@@ -52,8 +52,8 @@ def write_markdown(run: Run, folder: Path, note: str = "") -> Path:
     if note:
         parts.append(note.strip() + "\n")
     parts.append(
-        "The rows that everything here is drawn from are in `table.parquet`; `settings.json` runs it again "
-        f"(`mesu run {experiment} --settings-file settings.json`).\n"
+        "All numbers and figures are made from `table.parquet`. To repeat the run: "
+        f"`mesu run {experiment} --settings-file settings.json`.\n"
     )
     with replacing(folder / "README.md") as path:
         path.write_text("\n".join(parts), encoding="utf-8")
@@ -65,7 +65,7 @@ def _row(cells: list[str]) -> str:
 
 
 def _results(summary: dict[str, Any]) -> str:
-    """A row for each learner; where that would be too wide to read, a row for each measure."""
+    """The table of results: one row per learner, or one row per measure if there are more measures than `WIDE`."""
     measures = [name for name in names(summary) if not name.startswith("uncertainty_")]
     grid = [["learner", *(heading(name) for name in measures)]]
     for learner, scores in summary.items():
@@ -79,6 +79,7 @@ def _results(summary: dict[str, Any]) -> str:
 
 
 def _papers(summary: dict[str, Any]) -> str:
+    """The table of our numbers beside the paper's; empty if the paper has none of them."""
     lines = []
     for name in names(summary):
         more = int(known(name).percent)

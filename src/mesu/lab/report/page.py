@@ -1,4 +1,4 @@
-"""The page of a run: report.html, one file that shows what was run and what came out, beside the paper's numbers."""
+"""The page of a run, report.html: one file with the results, the figures, the paper's numbers, the time and the settings."""
 
 import shlex
 from base64 import b64encode
@@ -34,32 +34,38 @@ from mesu.lab.runs.checkpoints import replacing
 from mesu.lab.runs.run import Run, make_folder
 from mesu.lab.table import summarise
 
-LENGTHS = ("tasks", "epochs")  # settings that say how long an experiment is
+Summary = dict[str, dict[str, dict[str, Any]]]  # what `summarise` gives: learner, measure, mean and so on
+
+LENGTHS = ("tasks", "epochs")  # settings that determine the length of an experiment
 
 
-def write(run: Run) -> Path:
-    """Draw a finished run's figures and write its report.html, from its table and pictures; nothing is trained.
+def write(run: Run, summary: Summary | None = None) -> Path:
+    """Draw a finished run's figures and write its report.html. Nothing is trained.
+
+    Args:
+        run: The run.
+        summary: What `summarise` gives for its table, if the caller has it already.
 
     Returns:
         The page.
 
     Raises:
-        ValueError: if it is not a run, or is not finished.
+        ValueError: if the folder is not a run, or the run is not finished.
     """
-    return _write([run], _table([run]), run.folder)
+    return _write([run], _table([run]), run.folder, summary)
 
 
 def write_joined(runs: Sequence[Run], folder: Path) -> Path:
-    """Put the tables of several runs of one experiment together, and write one report of them into a folder of its own.
+    """Join the tables of several runs of one experiment and write one report of them into a separate folder.
 
     Returns:
         The page.
 
     Raises:
-        ValueError: if the runs do not go together, or if the folder is a run's.
+        ValueError: if the runs cannot be joined, or if the folder is a run.
     """
     if (folder / "settings.json").exists():
-        raise ValueError(f"{folder} is a run, whose report stays its own: choose another folder")
+        raise ValueError(f"{folder} is a run with a report of its own: choose another folder")
     table = _table(runs)
     make_folder(folder)
     with replacing(folder / "table.parquet") as path:
@@ -68,7 +74,7 @@ def write_joined(runs: Sequence[Run], folder: Path) -> Path:
 
 
 def paper_note(experiment: str, settings: Mapping[str, Any], seeds: int) -> str:
-    """How much more or less the paper's numbers stand on than this run, and on what else; empty if on the same."""
+    """How the paper's numbers differ from this run in length, seeds or data; empty if they do not."""
     full, more = _paper_settings(experiment), NOTES.get(experiment, "")
     lengths = [name for name in LENGTHS if name in full and settings.get(name, full[name]) != full[name]]
     if not lengths and seeds == full.get("seeds", seeds):
@@ -89,8 +95,8 @@ def _table(runs: Sequence[Run]) -> pl.DataFrame:
     return joined(runs)
 
 
-def _write(runs: Sequence[Run], table: pl.DataFrame, folder: Path) -> Path:
-    experiment, summary = str(table["experiment"][0]), summarise(table)
+def _write(runs: Sequence[Run], table: pl.DataFrame, folder: Path, summary: Summary | None = None) -> Path:
+    experiment, summary = str(table["experiment"][0]), summarise(table) if summary is None else summary
     pictures = {job: each for run in runs for job, each in run.pictures().items()}
     drawings = _draw(panels(table, pictures), folder / "figures")
     seeds = {label(learner): sorted(table.filter(learner=learner)["seed"].unique()) for learner in summary}
@@ -128,7 +134,7 @@ def _template() -> jinja2.Template:
 
 
 def _draw(shown: list[Panel], folder: Path) -> list[dict[str, Any]]:
-    """Each panel as a picture that the page carries in itself; an <img> each, so that no two share their ids."""
+    """Each panel as an <img> with its SVG inside the page. Inline SVGs would share element ids."""
     if not shown:
         return []
     make_folder(folder)
@@ -153,6 +159,7 @@ def _draw(shown: list[Panel], folder: Path) -> list[dict[str, Any]]:
 
 
 def _facts(runs: Sequence[Run], table: pl.DataFrame, seeds: dict[str, list[int]]) -> list[tuple[str, str]]:
+    """The boxes at the top of the page: experiment, length, learners, seeds, time."""
     settings = runs[0].saved["settings"]
     facts = [("experiment", str(table["experiment"][0]))]
     facts += [(name, f"{settings[name]:,}") for name in LENGTHS if settings.get(name, 1) != 1]
@@ -163,11 +170,12 @@ def _facts(runs: Sequence[Run], table: pl.DataFrame, seeds: dict[str, list[int]]
     told = [f"{', '.join(who)}: {numbers}" for numbers, who in groups.items()]
     facts.append(("seeds", next(iter(groups)) if len(groups) == 1 else "; ".join(told)))
     seconds = [value for run in runs for value in run.times().values() if isfinite(value)]
-    facts.append(("time of all learners and seeds", duration(sum(seconds)) if seconds else "not recorded"))
+    facts.append(("time, all learners and seeds", duration(sum(seconds)) if seconds else "not recorded"))
     return facts
 
 
 def _result_row(summary: dict, learner: str, measures: list[str]) -> dict[str, Any]:
+    """A learner's row in the table of results; the best cell of each column is marked."""
     cells = []
     for name in measures:
         score = summary[learner].get(name)
@@ -178,10 +186,10 @@ def _result_row(summary: dict, learner: str, measures: list[str]) -> dict[str, A
 
 
 def _paper_groups(summary: dict) -> list[dict[str, Any]]:
-    """Each of our numbers that the paper has too, and how far apart they are, measure by measure."""
+    """Measure by measure: each of our numbers that the paper gives too, and the difference."""
     groups = []
     for name in names(summary):
-        rows, more = [], int(known(name).percent)  # the paper gives hundredths of a per cent
+        rows, more = [], int(known(name).percent)  # one digit more: the paper gives hundredths of a per cent
         for learner, scores in summary.items():
             if name not in scores or scores[name]["paper"] is None:
                 continue
@@ -202,7 +210,7 @@ def _paper_groups(summary: dict) -> list[dict[str, Any]]:
 
 
 def _times(runs: Sequence[Run], summary: dict) -> dict[str, Any]:
-    """Seconds of each learner and seed."""
+    """Seconds of each learner and seed, and their sums."""
     taken = {tuple(key.rsplit("-", 1)): value for run in runs for key, value in run.times().items()}
     seeds = sorted({seed for _, seed in taken}, key=lambda seed: (len(seed), seed))
     rows = []
@@ -222,13 +230,13 @@ def _times(runs: Sequence[Run], summary: dict) -> dict[str, Any]:
 
 
 def _paper_settings(experiment: str) -> dict[str, Any]:
-    """The settings of the experiment at the paper's scale."""
+    """The settings of the experiment at the paper's scale; empty for an unknown experiment."""
     kind: Any = EXPERIMENTS.get(experiment)
     return asdict(kind(**kind.scales.get("paper", {}))) if kind else {}
 
 
 def _setting_rows(experiment: str, settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row a setting, with what `--scale paper` has where that is something else."""
+    """One row per setting, with the value at `--scale paper` where it is different."""
     full = _paper_settings(experiment)
     rows = _side_by_side(settings)
     for row in rows:
@@ -239,12 +247,13 @@ def _setting_rows(experiment: str, settings: list[dict[str, Any]]) -> list[dict[
 
 
 def _side_by_side(each: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per name, one cell per run."""
     every = dict.fromkeys(name for values in each for name in values)
     return [{"name": name, "cells": [_shown(values.get(name, NOTHING)) for values in each]} for name in every]
 
 
 def _shown(value: Any) -> str:
-    """A setting as people read it."""
+    """A setting's value as the page shows it."""
     if isinstance(value, list | tuple):
         return ", ".join(map(_shown, value))
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -253,7 +262,7 @@ def _shown(value: Any) -> str:
 
 
 def command(run: Run) -> str:
-    """The command that does a run again, its settings spelled out where they are not the paper's."""
+    """The command that repeats a run, with every setting that differs from the paper's scale as an option."""
     saved = run.saved
     full = _paper_settings(saved["experiment"])
     words = ["mesu", "run", saved["experiment"], "--scale", "paper"]
@@ -264,12 +273,13 @@ def command(run: Run) -> str:
 
 
 def _commands(run: Run) -> dict[str, str]:
-    """How to do it again: from the run's folder, and without it."""
+    """The commands that repeat a run: with the settings file in its folder, and without it."""
     again = ["mesu", "run", run.saved["experiment"], "--settings-file", str(run.folder.resolve() / "settings.json")]
     return {"run": run.folder.resolve().name, "again": shlex.join(again), "spelled": command(run)}
 
 
 def _option(name: str, value: Any) -> list[str]:
+    """A setting as words of the command line."""
     option = name.replace("_", "-")
     if isinstance(value, bool):
         return [f"--{option}" if value else f"--no-{option}"]
@@ -277,7 +287,7 @@ def _option(name: str, value: Any) -> list[str]:
 
 
 def _plain(value: Any) -> str:
-    """A setting as the command line takes it."""
+    """A setting's value as the command line reads it."""
     if isinstance(value, list | tuple):
         return ",".join(map(_plain, value))
     return f"{value:.15g}" if isinstance(value, float) else str(value)

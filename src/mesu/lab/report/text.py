@@ -1,4 +1,4 @@
-"""The table that a run prints at its end."""
+"""The table that `mesu run` prints at the end."""
 
 from textwrap import wrap
 
@@ -9,22 +9,22 @@ from rich.text import Text
 from mesu.lab.drawing.numbers import best, heading, mean_and_spread, names, number
 from mesu.lab.drawing.style import label
 
-WIDTH = 100  # columns of a terminal that the table keeps within
-# of a stream of tasks these are on the page only
+WIDTH = 100  # maximum width of the table, in columns of a terminal
+# measures of a stream of tasks that only the page shows
 ELSEWHERE = ("plasticity", "forgetting", "calibration_error", "rigidity", "mean_std")
 
 
 def summary_table(summary: dict, title: str, note: str = "", width: int = WIDTH) -> Table:
-    """One row a learner, mean and standard deviation over the seeds, the best of each column in bold; the paper's below it.
+    """One row per learner: mean and standard deviation over the seeds, the best of each column in bold, the paper's below.
 
-    No name or number is ever cut. Where the width is short, headings are folded; what has no room then is named below.
+    Names and numbers are never cut. If the table is too wide, headings are wrapped; measures that still do not fit are left out
+    and named below the table.
 
     Args:
         summary: What `summarise` gives.
-        title: Stands above.
-        note: Stands below, where the paper's numbers need one.
-        width: Columns of the terminal to keep within; the table is wider only where no measure at all would fit. Print it
-            with `crop=False`.
+        title: Text above the table.
+        note: Text below the table about the paper's numbers; shown only if there are any.
+        width: Maximum width in columns. The table is wider only if not even one measure would fit: print it with `crop=False`.
     """
     rows: list[tuple[str, dict, bool]] = []
     for learner, scores in summary.items():
@@ -41,7 +41,7 @@ def summary_table(summary: dict, title: str, note: str = "", width: int = WIDTH)
         title_style="bold",
         caption=Text("\n".join(caption)) if caption else None,
         caption_justify="left",
-        width=needed,  # whatever the console's: it would cut cells
+        width=needed,  # the table's own width: the console would shorten cells to fit its width
     )
     table.add_column("learner", no_wrap=True)
     for words in headings.values():
@@ -65,7 +65,7 @@ def _cell(name: str, scores: dict, paper: bool) -> str:
 
 
 def _that_fit(rows: list[tuple[str, dict, bool]], measures: list[str], width: int) -> tuple[dict[str, str], int]:
-    """The headings of the measures that the width allows, the first one in any case, and how wide a table of them is."""
+    """Headings of the measures that fit into the width (always at least the first), and the width of that table."""
     wanted = [name for name in measures if name not in ELSEWHERE or "last_five_accuracy" not in measures]
     cells = {name: max(cell_len(_cell(name, scores, paper)) for _, scores, paper in rows) for name in wanted}
     first = 1 + 3 + max(cell_len(text) for text in ("learner", *(title for title, _, _ in rows)))
