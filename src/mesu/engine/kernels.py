@@ -11,8 +11,9 @@ import numba
 import numpy as np
 from numba.extending import overload
 
-from mesu.engine.compiled import FLAGS, _precision, in_precision
+from mesu.engine.compiled import FLAGS, in_precision, precision_of
 from mesu.rules import Gaussian
+from mesu.rules.parts import rule_of
 
 INLINE: Any = {**FLAGS, "forceinline": True}
 LOG2_E, SMALLEST, HALF = np.float32(np.log2(np.e)), np.float32(-87.0), np.float32(0.5)
@@ -67,12 +68,22 @@ def apply_rule(q, g, c):
     raise NotImplementedError
 
 
-RULE_OF: dict[type, Any] = {}
-
-
 @overload(apply_rule, jit_options=FLAGS)
 def _apply_rule(q, g, c):
-    return in_precision(RULE_OF[c.instance_class], _precision(q[0]))
+    return in_precision(rule_of(c.instance_class).step, precision_of(q[0]))
+
+
+def keeps_positive(reach, c):
+    """Whether the rule says that no sigma can turn negative (see `mesu.rules.parts`); compiled code only."""
+    raise NotImplementedError
+
+
+@overload(keeps_positive, jit_options=FLAGS)
+def _keeps_positive(reach, c):
+    promise = getattr(rule_of(c.instance_class), "keeps_positive", None)
+    if promise is None:
+        return lambda reach, c: False
+    return in_precision(promise, precision_of(reach))
 
 
 @numba.njit(**INLINE)

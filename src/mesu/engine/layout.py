@@ -10,8 +10,10 @@ from torch import nn
 from mesu.engine.hidden_layers import PANEL, TILE, together, whole, words
 from mesu.engine.kernels import Network, Work
 from mesu.engine.noise import even
+from mesu.posterior.layers import LOCAL_TWIN
 
 CACHE_LINE = 64  # bytes
+LINEAR = (nn.Linear, LOCAL_TWIN[nn.Linear])  # the second is what a Bayesian network makes of the first
 
 
 @dataclass(frozen=True)
@@ -95,18 +97,25 @@ def aligned(length: int, dtype) -> np.ndarray:
 
 
 def read_perceptron(module: nn.Module) -> Perceptron | str:
-    """The perceptron that a module is, or the reason why the engine cannot run it."""
-    parts = list(module.named_children()) if isinstance(module, nn.Sequential) else [("", module)]
+    """The perceptron that a module is, or the reason why the engine cannot run it.
+
+    Types are compared exactly: a subclass may do anything in its `forward`.
+    """
+    parts = list(module.named_children()) if type(module) is nn.Sequential else [("", module)]
     linear, activations = [], []
     for name, part in parts:
-        if isinstance(part, nn.Linear):
+        if "forward" in vars(part):
+            return f"its {type(part).__name__} has been given another forward"
+        if type(part) in LINEAR:
             if len(linear) != len(activations):
                 return "two linear layers follow each other without an activation"
             linear.append((name, part))
         elif type(part) in (nn.ReLU, nn.Tanh) and len(activations) + 1 == len(linear):
             activations.append(type(part))
-        elif not (isinstance(part, nn.Flatten) and not linear):
+        elif not (type(part) is nn.Flatten and (part.start_dim, part.end_dim) == (1, -1) and not linear):
             return f"it has a {type(part).__name__} where only Linear, ReLU and Tanh layers can be"
+    if "forward" in vars(module):
+        return f"its {type(module).__name__} has been given another forward"
     if not linear:
         return "it has no linear layer"
     if len(activations) == len(linear):

@@ -41,6 +41,11 @@ def constants(
     )
 
 
+def idle(c):
+    """Constants that move nothing where there is no gradient: an endless clock."""
+    return c._replace(rate=0.0)
+
+
 def step(q, g, c):
     """Both lines of eq. aitchison, the second on the variance. A large gradient can make the variance negative."""
     var = q.std * q.std
