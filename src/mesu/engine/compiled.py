@@ -82,13 +82,17 @@ def _in_precision(function: Any, precision: type, callers: tuple) -> Any:
         raise NotCompilable(f"{_name(function)} calls itself: a rule is arithmetic on one weight, without recursion")
     callers = (*callers, function)
     code = function.__code__
-    attributes = _names(code, ATTRIBUTES)
 
     def convert(name: str, value: Any) -> Any:
-        return _value_in_precision(f"{_name(function)} uses {name}", value, precision, attributes, callers)
+        return _value_in_precision(f"{_name(function)} uses {name}", value, precision, callers)
 
-    names = {name: convert(name, value) for name, value in _globals(function)}
-    names["__name__"] = function.__module__
+    names: dict[str, Any] = {"__name__": function.__module__}
+    for path, value in _globals(function):
+        *modules, last = path
+        place = names
+        for module in modules:
+            place = vars(place.setdefault(module, ModuleType(module)))
+        place[last] = convert(".".join(path), value)
     cells = tuple(python_types.CellType(convert(name, value)) for name, value in _closure(function))
     defaults = tuple(convert("a default", value) for value in function.__defaults__ or ())
     constants = tuple(_literal_in_precision(value, precision) for value in code.co_consts)
@@ -99,21 +103,13 @@ def _in_precision(function: Any, precision: type, callers: tuple) -> Any:
     return twin
 
 
-def _value_in_precision(where: str, value: Any, precision: type, attributes: frozenset, callers: tuple) -> Any:
-    """What a function's name stands for, ready to be compiled; `attributes` are the names that it looks up in modules."""
+def _value_in_precision(where: str, value: Any, precision: type, callers: tuple) -> Any:
+    """What a name in a function stands for, ready to be compiled."""
     if isinstance(value, (float, tuple)) and not hasattr(value, "_fields"):
         return _literal_in_precision(value, precision)
     if isinstance(value, FunctionType) and not _known_to_numba(value):
         return numba.njit(_in_precision(value, precision, callers), **FLAGS)
-    if isinstance(value, ModuleType):
-        twin = ModuleType(value.__name__)
-        for name in attributes & vars(value).keys():
-            part = vars(value)[name]
-            # names of modules and of tensors' attributes look alike here: what cannot be compiled may not be meant
-            if isinstance(part, (float, FunctionType, ModuleType)) or _known_to_numba(part):
-                setattr(twin, name, _value_in_precision(f"{where}.{name}", part, precision, attributes, callers))
-        return twin
-    if not _known_to_numba(value):
+    if isinstance(value, ModuleType) or not _known_to_numba(value):
         raise NotCompilable(f"{where}, which has no compiled form: use operators and mesu.rules.primitives")
     return value
 
@@ -168,19 +164,9 @@ def _description(values: list[Any], seen: set[int]) -> Iterator[str]:
         yield _stable(value.__code__)
         yield _stable(value.__defaults__)
         yield _stable(value.__kwdefaults__ and tuple(sorted(value.__kwdefaults__.items())))
-        attributes = _names(value.__code__, ATTRIBUTES)
         for name, used in (*_globals(value), *_closure(value)):
-            yield name
-            yield from _description(list(_parts(used, attributes)), seen)
-
-
-def _parts(value: Any, attributes: frozenset) -> Iterator[Any]:
-    """The value itself; of a module, what is looked up in it."""
-    if not isinstance(value, ModuleType):
-        yield value
-        return
-    for name in sorted(attributes & vars(value).keys()):
-        yield from _parts(vars(value)[name], attributes)
+            yield _stable(name)
+            yield from _description([used], seen)
 
 
 def _stable(value: Any) -> str:
@@ -200,17 +186,35 @@ def _stable(value: Any) -> str:
     return f"{getattr(value, '__module__', '')} {name} {getattr(value, '_fields', '')}"
 
 
-def _names(code: CodeType, instructions: tuple[str, ...]) -> frozenset[str]:
-    """What a function's instructions of some kinds name, those of functions inside it too."""
-    names = {step.argval for step in dis.get_instructions(code) if step.opname in instructions}
-    inside = [_names(part, instructions) for part in code.co_consts if isinstance(part, CodeType)]
-    return frozenset(names).union(*inside)
+def _paths(code: CodeType) -> set[tuple[str, ...]]:
+    """The dotted names that begin with a global, as a function and those inside it use them: ("bounds", "within"), say."""
+    paths = set().union(*(_paths(part) for part in code.co_consts if isinstance(part, CodeType)))
+    path: tuple[str, ...] = ()
+    for step in dis.get_instructions(code):
+        if step.opname in GLOBALS:
+            paths.add(path)
+            path = (step.argval,)
+        elif path and step.opname in ATTRIBUTES:
+            path = (*path, step.argval)
+        else:
+            paths.add(path)
+            path = ()
+    return paths - {()}
 
 
-def _globals(function: Any) -> list[tuple[str, Any]]:
-    """The names of its module that a function uses, in a fixed order, and what they stand for."""
-    names = sorted(_names(function.__code__, GLOBALS) & function.__globals__.keys())
-    return [(name, function.__globals__[name]) for name in names]
+def _globals(function: Any) -> list[tuple[tuple[str, ...], Any]]:
+    """What a function uses of its module, in a fixed order: dotted names, as far as they lead through modules, and values."""
+    found: dict[tuple[str, ...], Any] = {}
+    for path in _paths(function.__code__):
+        if path[0] not in function.__globals__:
+            continue  # one of Python's own
+        value, length = function.__globals__[path[0]], 1
+        while isinstance(value, ModuleType) and length < len(path):
+            if not hasattr(value, path[length]):
+                raise NotCompilable(f"{_name(function)} uses {'.'.join(path)}, which does not exist")
+            value, length = getattr(value, path[length]), length + 1
+        found[path[:length]] = value
+    return sorted(found.items())
 
 
 def _closure(function: Any) -> list[tuple[str, Any]]:

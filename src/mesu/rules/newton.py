@@ -27,7 +27,7 @@ def constants(
     """MESU's constants for a Newton step of size `gamma` (less than 1) on `memory` mini-batches."""
     if checks.finite("memory", memory) <= 1:
         raise ValueError(f"memory must be greater than 1 mini-batch, got {memory!r}")
-    if not 0 < gamma < 1:
+    if not 0 < checks.number("gamma", gamma) < 1:
         raise ValueError(f"gamma must be between 0 and 1 (1/memory is MESU itself), got {gamma!r}")
     rate = gamma * memory
     return Constants(*mesu.constants(memory, prior_mean, prior_std, lr_mean=rate, lr_std=rate, max_step=max_step))
