@@ -100,7 +100,7 @@ def dot(h, start, weight, at, n):
 
 @numba.njit(**FLAGS)
 def forward(weight, net, work, layer):
-    """Outputs of one layer; the first layer's products are waiting in `work.m`."""
+    """Outputs of one layer; the first layer's products are in `work.m` already."""
     n, k, rows = net.sizes[layer], net.sizes[layer + 1], net.batch
     here = rows * net.units[layer]
     for r in range(rows):

@@ -1,4 +1,4 @@
-"""Which networks the engine runs: multilayer perceptrons, read off a module; and its weights as flat arrays it shares."""
+"""The networks that the engine runs, multilayer perceptrons: how a module is read, and its weights as one flat array."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ class Perceptron:
 
 
 def aligned(length: int, dtype) -> np.ndarray:
-    """Zeros that begin where a cache line does: a vector read across two lines costs twice."""
+    """Zeros whose memory begins at a cache line: reading a vector across two lines costs twice."""
     size = np.dtype(dtype).itemsize
     room = np.zeros(length + CACHE_LINE // size, dtype)
     skip = -room.ctypes.data % CACHE_LINE // size
@@ -129,7 +129,7 @@ def read_perceptron(module: nn.Module) -> Perceptron | str:
 
 
 def share_flat(tensors: Sequence[torch.Tensor]) -> np.ndarray:
-    """One flat array behind several tensors: what is written to it is written to them, and the other way round.
+    """One flat array that several tensors share as their memory: writing to one writes to the other.
 
     Tensors that already lie one after the other in one storage stay where they are; others are moved into a new one.
     """

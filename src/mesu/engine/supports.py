@@ -30,6 +30,7 @@ MODULE_HOOKS = (
     "_backward_hooks",
     "_backward_pre_hooks",
 )
+PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 OPTIMIZER_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
@@ -54,7 +55,7 @@ def why_not(net: nn.Module, optimizer: Any) -> str | None:
 def _why_not_hooks(net: nn.Module, optimizer: Any) -> str | None:
     if any(getattr(part, hooks, None) for part in net.modules() for hooks in MODULE_HOOKS):
         return "it has hooks on its layers, which only torch calls"
-    if any(parameter._backward_hooks for parameter in net.parameters()):
+    if any(getattr(parameter, hooks, None) for parameter in net.parameters() for hooks in PARAMETER_HOOKS):
         return "it has hooks on its parameters, which only torch calls"
     if any(getattr(optimizer, hooks, None) for hooks in OPTIMIZER_HOOKS):
         return f"there are hooks on {type(optimizer).__name__}, which only torch calls"
