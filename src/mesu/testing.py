@@ -1,13 +1,15 @@
-"""Contract checks that other people run on their own rules, as this project runs them on its own.
+"""Contract checks that other people run on their own rules, learners and streams, as this project runs them on its own.
 
-`check_rule` holds a rule's module to what `mesu.optim` and `mesu.engine` rely on. It raises `ContractBroken`, which names the
-contract, at the first one that is broken.
+`check_rule`, which is here, holds a rule's module to what `mesu.optim` and `mesu.engine` rely on. It raises `ContractBroken`,
+which names the contract, at the first one that is broken. `check_learner` and `check_stream` (which needs ``mesu[lab]``) can be
+imported from here, too.
 """
 
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from mesu.engine.compiled import in_precision as _in_precision
 from mesu.rules import Gaussian
 from mesu.rules.parts import consolidates, idle_constants, rule_of, setting_names, uses_fisher
 
+ELSEWHERE = {"check_learner": "mesu.learners.contract", "check_stream": "mesu.lab.stream_contract"}
 PRECISIONS: tuple[tuple[torch.dtype, Any, float], ...] = (
     (torch.float64, np.float64, 1e-11),  # tensors, scalars, and how far rounding may set them apart, relatively
     (torch.float32, np.float32, 1e-4),
@@ -31,6 +34,15 @@ SLOPES = (0.7, -3.0, 0.02, -0.4, 1.5, -0.06)
 STD_SLOPES = (0.2, -0.4, 1.1, 0.9, -0.05, 0.01)
 FISHER = (0.5, 2.0, 0.0, 0.3, 1.1, 0.04)
 EXTREME = {torch.float64: 1e100, torch.float32: 1e15}  # gradients that a rule with `always_sound` survives
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ELSEWHERE:
+        raise AttributeError(f"module 'mesu.testing' has no attribute {name!r}")
+    try:
+        return getattr(import_module(ELSEWHERE[name]), name)
+    except ImportError as error:  # says which package to install; an attribute must not raise anything else
+        raise AttributeError(str(error)) from error
 
 
 class ContractBroken(AssertionError):
