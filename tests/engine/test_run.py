@@ -160,6 +160,34 @@ def test_posterior_rules_learn_the_same_both_ways(rule, estimator, depth, bias):
         assert max(float(std.max()) for std in stds) == pytest.approx(BOUND)  # the bound was met
 
 
+class Newton(optim.PosteriorOptimizer):
+    """The Newton form, for which the library has a rule and no optimiser."""
+
+    file = mesu.rules.newton
+
+
+OTHER_RULES = {
+    "bayes-by-backprop": lambda net: mesu.BayesByBackprop(net, lr=0.02, weight=0.01, prior_std=0.5),
+    "bayesian-synapse": lambda net: mesu.BayesianSynapse(net, tau=500, prior_mean=0.1, prior_std=0.5),
+    "newton": lambda net: Newton(net, {"gamma": 0.0018, "memory": 500, "prior_mean": 0.1, "prior_std": 0.5}),
+}
+
+
+@pytest.mark.parametrize("estimator", ["local", "weights"])
+@pytest.mark.parametrize("rule", OTHER_RULES)
+def test_every_posterior_rule_learns_the_same_both_ways(rule, estimator):
+    module = lively(perceptron(DEPTHS[2]))
+    mine, theirs, _ = three_ways(module, DEPTHS[2], estimator, OTHER_RULES[rule], at_once=estimator == "local")
+    assert apart(mine, theirs) < 1e-9
+
+
+def test_a_posterior_rule_without_idle_constants_learns_the_same_both_ways(monkeypatch):
+    monkeypatch.delattr(mesu.rules.newton, "idle")
+    module = lively(perceptron(DEPTHS[2]))
+    mine, theirs, _ = three_ways(module, DEPTHS[2], "local", OTHER_RULES["newton"], at_once=True)
+    assert apart(mine, theirs) < 1e-9
+
+
 @pytest.mark.parametrize("estimator", ["local", "weights"])
 def test_a_bound_below_the_start_holds_from_the_first_update_both_ways(estimator):
     def make(net):
@@ -279,6 +307,13 @@ def weights_three_ways(net, sizes, make, batch=1):
 def test_weight_rules_learn_the_same_both_ways_with_boundaries(rule, depth, bias):
     net = lively(perceptron(DEPTHS[depth], bias))
     mine, theirs, _ = weights_three_ways(net, DEPTHS[depth], WEIGHT_RULES[rule])
+    assert apart(mine, theirs) < 1e-9
+
+
+def test_a_weight_rule_without_idle_constants_learns_the_same_both_ways(monkeypatch):
+    monkeypatch.delattr(mesu.rules.si, "idle")
+    net = lively(perceptron(DEPTHS[1]))
+    mine, theirs, _ = weights_three_ways(net, DEPTHS[1], WEIGHT_RULES["si"])
     assert apart(mine, theirs) < 1e-9
 
 
@@ -470,7 +505,7 @@ def test_deterministic_parts_and_groups_are_reasons_too():
     assert "groups" in why_not(net, mesu.MESU([{"params": [first]}, {"params": [second]}], memory=10))
     assert "several" in why_not(net, mesu.MESU([{"params": [first]}, {"params": [second]}], memory=10))
     assert "all of its parameters" in why_not(net, mesu.MESU([first], memory=10))
-    assert "BayesByBackprop" in why_not(net, mesu.BayesByBackprop(net, lr=0.1))
+    assert "Adam" in why_not(net, torch.optim.Adam(net.parameters()))
     half = mesu.Bayesian(nn.Linear(3, 2), seed=0).half()
     assert "float16" in why_not(half, mesu.MESU(half, memory=10))
 

@@ -1,17 +1,22 @@
-"""Rules compiled for scalars. Nothing is rewritten: numba compiles the functions of `mesu.rules` themselves.
+"""Rules compiled for scalars. Nothing is rewritten: numba compiles the functions of the rule's module themselves.
 
-Python's numbers are doubles, and one double among single-precision numbers makes the whole expression double. So the
-literals of a rule (0.5, 1.0, ...) are given the precision of the weights before it is compiled: `in_precision`.
+Python's numbers are doubles, and one double among single-precision numbers makes the whole expression double. So a function is
+first given the precision of the weights (`in_precision`): its literals (0.5, 1.0, ...), the numbers that it names, and the
+functions that it calls, wherever they are defined.
 """
 
-import math
+import dis
+import hashlib
 import types as python_types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numba
 import numpy as np
+from numba.core.errors import NumbaError
+from numba.core.registry import cpu_target
 from numba.extending import overload
 
 from mesu import rules
@@ -19,22 +24,11 @@ from mesu import rules
 # Sums may be reordered and multiply-adds fused, which is what vectorises; NaN and infinity keep their meaning. Loops that
 # make no arrays need not count references to them (_nrt): at one example an update, the counting was a tenth of the time.
 FLAGS: Any = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy", "nogil": True, "_nrt": False}
+GLOBALS, ATTRIBUTES = ("LOAD_GLOBAL", "LOAD_NAME"), ("LOAD_ATTR", "LOAD_METHOD")  # instructions that name something
 
 
-def _precision(value) -> type:
-    """The numpy type of a numba type: what literals beside it should be."""
-    return np.float32 if value == numba.float32 else np.float64
-
-
-def in_precision(function: Callable, precision: type) -> Callable:
-    """The same function with its literals, and the numbers it names, in another precision."""
-    code = function.__code__
-    constants = tuple(precision(c) if isinstance(c, float) else c for c in code.co_consts)
-    names = {
-        name: precision(value) if isinstance(value, float) and math.isfinite(value) else value
-        for name, value in function.__globals__.items()
-    }
-    return python_types.FunctionType(code.replace(co_consts=constants), names, function.__name__)
+class NotCompilable(ValueError):
+    """A rule uses something that has no compiled form."""
 
 
 @overload(rules.primitives.between, jit_options=FLAGS)
@@ -52,28 +46,12 @@ def _root(x):
     return lambda x: np.sqrt(x)
 
 
-def _callable_from_rules(function: Callable, number: Callable) -> None:
-    """Let compiled rules call a helper by its name; `number` picks, from the helper's arguments, one of the weights."""
-
-    @overload(function, jit_options=FLAGS, strict=False)
-    def typed(*arguments):
-        return in_precision(function, _precision(number(*arguments)))
-
-
-_callable_from_rules(rules.bounds.trust_region, lambda old, new, max_step: old[0])
-_callable_from_rules(rules.bounds.within, lambda step, max_step: step)
-_callable_from_rules(rules.bounds.near, lambda new, std, max_step: new)
-_callable_from_rules(rules.bounds.narrow, lambda std, max_std: std)
-_callable_from_rules(rules.mesu.solve, lambda q, g, c: q[0])
-for _file in (rules.ewc, rules.ewc_online, rules.si, rules.si_per_task):
-    _callable_from_rules(_file.penalised, lambda w, g, state, c: w)
-for _file in (rules.si, rules.si_per_task):
-    _callable_from_rules(_file.followed, lambda w, new, g, state: w)
-
-
 @cache
 def compiled(function: Callable, precision: type = np.float64) -> Callable:
     """A rule's `step` or `consolidate` as machine code on scalars.
+
+    Raises:
+        NotCompilable: if it uses something that has no compiled form.
 
     Example:
         >>> from mesu.rules import sgd
@@ -81,3 +59,170 @@ def compiled(function: Callable, precision: type = np.float64) -> Callable:
         (0.0, State())
     """
     return numba.njit(in_precision(function, precision), **FLAGS)
+
+
+@cache
+def in_precision(function: Callable, precision: type) -> Any:
+    """The same function with its literals, the numbers it names and the functions it calls in another precision."""
+    return _in_precision(function, precision, ())
+
+
+def precision_of(value: Any) -> type:
+    """The numpy type of a numba type: what literals beside it should be."""
+    return np.float32 if value == numba.float32 else np.float64
+
+
+def typed(constants: Any, dtype: type) -> Any:
+    """A rule's constants in the precision of the weights."""
+    return type(constants)(*(value if value is None else dtype(value) for value in constants))
+
+
+def _in_precision(function: Any, precision: type, callers: tuple) -> Any:
+    if function in callers:
+        raise NotCompilable(f"{_name(function)} calls itself: a rule is arithmetic on one weight, without recursion")
+    callers = (*callers, function)
+    code = function.__code__
+
+    def convert(name: str, value: Any) -> Any:
+        return _value_in_precision(f"{_name(function)} uses {name}", value, precision, callers)
+
+    names: dict[str, Any] = {"__name__": function.__module__}
+    for path, value in _globals(function):
+        *modules, last = path
+        place = names
+        for module in modules:
+            place = vars(place.setdefault(module, ModuleType(module)))
+        place[last] = convert(".".join(path), value)
+    cells = tuple(python_types.CellType(convert(name, value)) for name, value in _closure(function))
+    defaults = tuple(convert("a default", value) for value in function.__defaults__ or ())
+    constants = tuple(_literal_in_precision(value, precision) for value in code.co_consts)
+    twin = FunctionType(code.replace(co_consts=constants), names, function.__name__, defaults or None, cells or None)
+    twin.__kwdefaults__ = {
+        name: convert(name, value) for name, value in (function.__kwdefaults__ or {}).items()
+    } or None
+    return twin
+
+
+def _value_in_precision(where: str, value: Any, precision: type, callers: tuple) -> Any:
+    """What a name in a function stands for, ready to be compiled."""
+    if isinstance(value, (float, tuple)) and not hasattr(value, "_fields"):
+        return _literal_in_precision(value, precision)
+    if isinstance(value, FunctionType) and not _known_to_numba(value):
+        return numba.njit(_in_precision(value, precision, callers), **FLAGS)
+    if isinstance(value, ModuleType) or not _known_to_numba(value):
+        raise NotCompilable(f"{where}, which has no compiled form: use operators and mesu.rules.primitives")
+    return value
+
+
+def _literal_in_precision(value: Any, precision: type) -> Any:
+    if isinstance(value, float):
+        with np.errstate(over="ignore"):  # a bound beyond single precision becomes infinity there
+            return precision(value)
+    if type(value) is tuple:
+        return tuple(_literal_in_precision(part, precision) for part in value)
+    return value
+
+
+def _known_to_numba(value: Any) -> bool:
+    context: Any = cpu_target.typing_context
+    context.refresh()
+    try:
+        context.resolve_value_type(value)
+    except (NumbaError, ValueError, TypeError):
+        return False
+    return True
+
+
+def on_disk(label: str) -> Callable[[Any], Any]:
+    """A decorator that compiles a loop and keeps it on disk, in files of its own for each label.
+
+    numba's index of a cached function lists the types of all its arguments. Reading it imports the modules of those types, so
+    loops for different rules must not share an index: a process that knows nothing of somebody's rule could not read it.
+    """
+
+    def decorate(function: Any) -> Any:
+        function.__qualname__ = f"{function.__name__}_{label}"  # numba names the files and the machine code after this
+        return numba.njit(cache=True, **FLAGS)(function)
+
+    return decorate
+
+
+def fingerprint(functions: list[Any]) -> str:
+    """A digest of functions with all that they use: it changes with a literal, a number they name, or a function they call."""
+    return hashlib.sha256("\n".join(_description(functions, set())).encode()).hexdigest()
+
+
+def _description(values: list[Any], seen: set[int]) -> Iterator[str]:
+    for value in values:
+        value = getattr(value, "py_func", value)  # of a function that numba has compiled
+        if id(value) in seen:
+            continue
+        if not isinstance(value, FunctionType) or _known_to_numba(value):
+            yield _stable(value)
+            continue
+        seen.add(id(value))
+        yield _stable(value.__code__)
+        yield _stable(value.__defaults__)
+        yield _stable(value.__kwdefaults__ and tuple(sorted(value.__kwdefaults__.items())))
+        for name, used in (*_globals(value), *_closure(value)):
+            yield _stable(name)
+            yield from _description([used], seen)
+
+
+def _stable(value: Any) -> str:
+    """A text that is the same in every process."""
+    if isinstance(value, CodeType):
+        inside = (value.co_code.hex(), value.co_names, value.co_varnames, value.co_freevars, value.co_consts)
+        return _stable(inside)
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(_stable(part) for part in value)})"
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(_stable(part) for part in value))}}}"
+    if value is None or isinstance(value, (bool, int, float, str, bytes)):
+        return f"{type(value).__name__} {value!r}"
+    if isinstance(value, (np.generic, np.ndarray)):
+        return f"{value.dtype} {value.shape} {value.tobytes().hex()}"
+    name = getattr(value, "__qualname__", type(value).__qualname__)
+    return f"{getattr(value, '__module__', '')} {name} {getattr(value, '_fields', '')}"
+
+
+def _paths(code: CodeType) -> set[tuple[str, ...]]:
+    """The dotted names that begin with a global, as a function and those inside it use them: ("bounds", "within"), say."""
+    paths = set().union(*(_paths(part) for part in code.co_consts if isinstance(part, CodeType)))
+    path: tuple[str, ...] = ()
+    for step in dis.get_instructions(code):
+        if step.opname in GLOBALS:
+            paths.add(path)
+            path = (step.argval,)
+        elif path and step.opname in ATTRIBUTES:
+            path = (*path, step.argval)
+        else:
+            paths.add(path)
+            path = ()
+    return paths - {()}
+
+
+def _globals(function: Any) -> list[tuple[tuple[str, ...], Any]]:
+    """What a function uses of its module, in a fixed order: dotted names, as far as they lead through modules, and values."""
+    found: dict[tuple[str, ...], Any] = {}
+    for path in _paths(function.__code__):
+        if path[0] not in function.__globals__:
+            continue  # one of Python's own
+        value, length = function.__globals__[path[0]], 1
+        while isinstance(value, ModuleType) and length < len(path):
+            if not hasattr(value, path[length]):
+                raise NotCompilable(f"{_name(function)} uses {'.'.join(path)}, which does not exist")
+            value, length = getattr(value, path[length]), length + 1
+        found[path[:length]] = value
+    return sorted(found.items())
+
+
+def _closure(function: Any) -> list[tuple[str, Any]]:
+    return [
+        (name, cell.cell_contents)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    ]
+
+
+def _name(function: Any) -> str:
+    return f"{function.__module__}.{function.__qualname__}"

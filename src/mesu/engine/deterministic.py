@@ -4,13 +4,15 @@ As in `mesu.engine.local`, each row of the first layer is moved and at once mult
 weight is read and written once per update.
 """
 
+from typing import Any
+
 import numba
 from numba.extending import overload
 
-from mesu.engine.compiled import FLAGS, _precision, in_precision
+from mesu.engine.compiled import FLAGS, in_precision, on_disk, precision_of
 from mesu.engine.kernels import INLINE, U, accumulate, back_through, clear, loss_gradient, nonlinear
+from mesu.rules.parts import rule_of
 
-FILE_OF: dict = {}  # from a type of constants to the rule's module
 MOST_STATE = 4  # numbers that a rule may remember of a weight
 
 
@@ -21,7 +23,7 @@ def state_rows(state, start, size, c):
 
 @overload(state_rows, jit_options=FLAGS)
 def _state_rows(state, start, size, c):
-    fields = len(FILE_OF[c.instance_class].State._fields)
+    fields = len(rule_of(c.instance_class).State._fields)
     if fields == 0:
         return lambda state, start, size, c: ()
     if fields == 1:
@@ -51,9 +53,9 @@ def move_weight(w, g, kept, j, c):
 
 @overload(move_weight, jit_options=FLAGS)
 def _move_weight(w, g, kept, j, c):
-    file = FILE_OF[c.instance_class]
-    State = file.State
-    step = numba.njit(in_precision(file.step, _precision(w)), **FLAGS)
+    rule = rule_of(c.instance_class)
+    State: Any = rule.State
+    step: Any = numba.njit(in_precision(rule.step, precision_of(w)), **FLAGS)
 
     def stateless(w, g, kept, j, c):
         return step(w, g, State(), c)[0]
@@ -98,7 +100,7 @@ def dot(h, start, weight, at, n):
 
 @numba.njit(**FLAGS)
 def forward(weight, net, work, layer):
-    """Outputs of one layer; the first layer's products are waiting in `work.m`."""
+    """Outputs of one layer; the first layer's products are in `work.m` already."""
     n, k, rows = net.sizes[layer], net.sizes[layer + 1], net.batch
     here = rows * net.units[layer]
     for r in range(rows):
@@ -161,7 +163,7 @@ def move_biases(weight, state, net, work, layer, c):
 def move_and_multiply(weight, state, spare, moving, x, d, c, following, m, units):
     """Move the first layer by the gradient of one example, an outer product, and multiply it with the one that follows.
 
-    What does not move keeps its state by lending a spare one to the rule.
+    While nothing moves, the rule is given a spare state to write to.
     """
     n = U(x.size)
     for unit in range(U(units)):
@@ -177,7 +179,10 @@ def move_and_multiply(weight, state, spare, moving, x, d, c, following, m, units
 
 @numba.njit(**FLAGS)
 def first_layer_of_many(weight, state, net, work, x, start, upcoming, moving, c):
-    """The same for several examples an update: gradients, then moves, then the next examples' products, row by row."""
+    """The same for several examples an update: gradients, then moves, then the next examples' products, row by row.
+
+    It serves single examples, too, under a rule that has no constants that move nothing (`idle`).
+    """
     inputs, first = net.sizes[0], net.sizes[1]
     flat = x.reshape(-1)
     for unit in range(first):
@@ -190,25 +195,24 @@ def first_layer_of_many(weight, state, net, work, x, start, upcoming, moving, c)
             work.m[b * first + unit] = dot(flat, (upcoming + b) * inputs, weight, at, inputs)
 
 
-def build(fingerprint: str):
-    """The loop and the Fisher pass; `fingerprint` of the sources makes a changed rule compile again."""
+def build(label: str) -> Any:
+    """The loop of a rule; the label is the name of its compiled form on disk."""
 
-    @numba.njit(cache=True, **FLAGS)
+    @on_disk(label)
     def learn(weight, state, spare, net, x, y, c, idle, work):
         """Learn ``x`` and ``y``, `net.batch` examples an update.
 
         Args:
             weight: Weights of all layers, one after the other, weights then bias.
             state: What the rule remembers of each weight, a row for each field of its `State`.
-            spare: A state for one row of the first layer, of no account.
+            spare: A state for one row of the first layer, to be written to and not read.
             net: `Network` with one sample.
             x: Inputs, one a row.
             y: Class numbers, or targets one a row.
             c: Constants; their type says which rule.
-            idle: The same with a rate of zero: a step that moves nothing.
+            idle: Constants under which a step moves nothing; None if the rule has none.
             work: `Work`.
         """
-        fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]
         batch, layers = net.batch, len(net.sizes) - 1
         first = net.sizes[1]
         updates = len(x) // batch
@@ -226,9 +230,11 @@ def build(fingerprint: str):
                         move_biases(weight, state, net, work, layer, c)
                 if net.has_bias:
                     move_biases(weight, state, net, work, 0, c)
-            if batch == 1:
-                # update -1 moves nothing, by rates of zero, in the same machine code as every other update: where a chunk
-                # begins cannot be told from the weights
+            if idle is None:
+                first_layer_of_many(weight, state, net, work, x, start, upcoming, update >= 0, c)
+            elif batch == 1:
+                # update -1 only multiplies the first example. It runs the same machine code as every other update, with
+                # constants that move nothing: so the weights do not depend on where a chunk begins
                 now = c if update >= 0 else idle
                 here = max(start, 0)
                 move_and_multiply(weight, state, spare, update >= 0, x[here], work.d, now, x[upcoming], work.m, first)
@@ -236,10 +242,15 @@ def build(fingerprint: str):
                 first_layer_of_many(weight, state, net, work, x, start, upcoming, update >= 0, c)
         return 0
 
-    @numba.njit(cache=True, **FLAGS)
+    return learn
+
+
+def build_fisher(label: str) -> Any:
+    """The pass over a task's examples at its end, which is the same for all rules."""
+
+    @on_disk(label)
     def fisher(weight, net, x, y, total, work):
         """Add the squared gradient of every example, one at a time, to `total`."""
-        fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]
         layers = len(net.sizes) - 1
         for example in range(len(x)):
             for unit in range(net.sizes[1]):
@@ -261,4 +272,4 @@ def build(fingerprint: str):
                     if net.has_bias:
                         total[net.biases[layer] + unit] += d * d
 
-    return learn, fisher
+    return fisher

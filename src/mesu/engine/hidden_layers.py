@@ -19,10 +19,10 @@ from mesu.engine.kernels import INLINE, U, back_through, move_row, squares
 from mesu.engine.lanes import LANES, lowest, multiply_add, nonzero, read, spread, turn, turn_squares, write
 
 PANEL = 4 * LANES  # numbers of a row that are summed at a time
-TILE = 32  # rows of a tile of weights: means and variances fill half of the nearest cache, 32 KiB
-FEWEST = 8  # rows of it at least, however many inputs a unit has
-WAITING = 16384  # gradients that may wait to be used: they stay in the second-level cache
-BITS = 64  # of a mark
+TILE = 32  # rows of a tile of weights: means and variances fill half of the first-level cache, 32 KiB
+FEWEST = 8  # rows of a tile at least, however many inputs a unit has
+WAITING = 16384  # gradients that are computed before they are used: they stay in the second-level cache
+BITS = 64  # in a word of marks
 L, P = U(LANES), U(PANEL)
 
 
@@ -45,9 +45,9 @@ class Factors(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """Which of them count: a bit for each, `words` words of bits from `start` in steps of `stride`.
+    """Which of the rows are added: a bit for each, `words` words of bits from `start` in steps of `stride`.
 
-    Where there is one word, `skip` bits of it are of rows before these, and those outside of `mask` of rows behind.
+    A word is shifted right by `skip`, then masked: bits outside of `mask` belong to other rows.
     """
 
     bits: Any
@@ -59,7 +59,7 @@ class Marks(NamedTuple):
 
 
 def whole(count: int, unit: int = LANES) -> int:
-    """The next multiple of `unit`: how long a row is that vectors may run over."""
+    """The next multiple of `unit`: the length of a row that is read and written in whole vectors."""
     return -(-count // unit) * unit
 
 
@@ -255,8 +255,8 @@ def back(mean, std, at, n, k, rows, h, d, q, below, here, c, tanh, work):
     tile, mask = Rows(work.tile, work.tile2, U(0)), (U(1) << block) - U(1)
     for first in range(U(0), k, block):
         units, weights = min(block, k - first), at + first * n
-        # from the last panel to the first one, and in each from unit to unit: what a row of gradients writes into the next one,
-        # running over, is written again after it
+        # panels from the last to the first, and units in order: vector stores overrun into the next row, which is then written
+        # afterwards
         for before in range(U(0), n, P):
             j = last - before
             inputs = min(n - j, P)

@@ -1,6 +1,6 @@
-"""Pieces of the compiled loops: a network's layout, workspace, and work on rows of weights.
+"""Parts of the compiled loops: the layout of a network, the workspace, and operations on rows of weights.
 
-Everything here is compiled into the loops that use it. Rows are given as a whole array and where they start: a slice would
+All of it is compiled into the loops that use it. A row is given as a whole array and the index where it starts: a slice would
 count references, which costs as much as the work on a short row.
 """
 
@@ -11,15 +11,16 @@ import numba
 import numpy as np
 from numba.extending import overload
 
-from mesu.engine.compiled import FLAGS, _precision, in_precision
+from mesu.engine.compiled import FLAGS, in_precision, precision_of
 from mesu.rules import Gaussian
+from mesu.rules.parts import rule_of
 
 INLINE: Any = {**FLAGS, "forceinline": True}
 LOG2_E, SMALLEST, HALF = np.float32(np.log2(np.e)), np.float32(-87.0), np.float32(0.5)
 EXP2 = tuple(
     np.float32(c) for c in (1.0, 0.693147206, 0.240226466, 0.05550329, 0.00961851953, 0.00133998604, 0.000153375768)
 )  # 2^f, |f| <= 1/2; least squares on Chebyshev nodes
-U = np.uint64  # a signed index could be negative, and asking stops the compiler from using vectors
+U = np.uint64  # a signed index could be negative, and the test for that stops the compiler from using vectors
 
 
 class Network(NamedTuple):
@@ -44,11 +45,11 @@ class Work(NamedTuple):
     h: Any  # activations
     d: Any  # dLoss / d pre-activation
     m: Any  # the first layer's mean pre-activations of the next examples
-    v: Any  # and their variances; while drawing, s and then 1/s
+    v: Any  # and their variances; while drawing, s, with 1/s behind it
     x2: Any  # squares of the examples being learned
-    upcoming2: Any  # and of those that follow
-    down: Any  # sums of each row: dLoss / d activation below, through the means; on the way up, m
-    down2: Any  # and through the variances, over the activation; on the way up, v
+    upcoming2: Any  # squares of the next examples
+    down: Any  # sums of each row: dLoss / d activation below, through the means; in the forward pass, m
+    down2: Any  # the same through the variances, divided by the activation; in the forward pass, v
     g_mean: Any  # gradients of some rows of weights
     g_std: Any
     var: Any  # sigma^2 of one row
@@ -57,9 +58,9 @@ class Work(NamedTuple):
     tile2: Any
     panels: Any  # a layer's inputs in panels, and their squares
     panels2: Any
-    marks: Any  # bits, row by row: what is not zero
-    columns: Any  # and unit by unit
-    zeros: Any  # nothing, where a slope through the variance is asked for and there is none
+    marks: Any  # a bit for each number of a row that is not zero
+    columns: Any  # the same bits unit by unit
+    zeros: Any  # the slopes through the variance, where no variance takes part
 
 
 def apply_rule(q, g, c):
@@ -67,12 +68,22 @@ def apply_rule(q, g, c):
     raise NotImplementedError
 
 
-RULE_OF: dict[type, Any] = {}
-
-
 @overload(apply_rule, jit_options=FLAGS)
 def _apply_rule(q, g, c):
-    return in_precision(RULE_OF[c.instance_class], _precision(q[0]))
+    return in_precision(rule_of(c.instance_class).step, precision_of(q[0]))
+
+
+def keeps_positive(reach, c):
+    """Whether the rule says that no sigma can turn negative (see `mesu.rules.parts`); compiled code only."""
+    raise NotImplementedError
+
+
+@overload(keeps_positive, jit_options=FLAGS)
+def _keeps_positive(reach, c):
+    promise = getattr(rule_of(c.instance_class), "keeps_positive", None)
+    if promise is None:
+        return lambda reach, c: False
+    return in_precision(promise, precision_of(reach))
 
 
 @numba.njit(**INLINE)

@@ -1,4 +1,4 @@
-"""Which networks the engine runs: multilayer perceptrons, read off a module; and its weights as flat arrays it shares."""
+"""The networks that the engine runs, multilayer perceptrons: how a module is read, and its weights as one flat array."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,10 @@ from torch import nn
 from mesu.engine.hidden_layers import PANEL, TILE, together, whole, words
 from mesu.engine.kernels import Network, Work
 from mesu.engine.noise import even
+from mesu.posterior.layers import LOCAL_TWIN
 
 CACHE_LINE = 64  # bytes
+LINEAR = (nn.Linear, LOCAL_TWIN[nn.Linear])  # the second is what a Bayesian network makes of the first
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Perceptron:
 
 
 def aligned(length: int, dtype) -> np.ndarray:
-    """Zeros that begin where a cache line does: a vector read across two lines costs twice."""
+    """Zeros whose memory begins at a cache line: reading a vector across two lines costs twice."""
     size = np.dtype(dtype).itemsize
     room = np.zeros(length + CACHE_LINE // size, dtype)
     skip = -room.ctypes.data % CACHE_LINE // size
@@ -95,18 +97,25 @@ def aligned(length: int, dtype) -> np.ndarray:
 
 
 def read_perceptron(module: nn.Module) -> Perceptron | str:
-    """The perceptron that a module is, or the reason why the engine cannot run it."""
-    parts = list(module.named_children()) if isinstance(module, nn.Sequential) else [("", module)]
+    """The perceptron that a module is, or the reason why the engine cannot run it.
+
+    Types are compared exactly: a subclass may do anything in its `forward`.
+    """
+    parts = list(module.named_children()) if type(module) is nn.Sequential else [("", module)]
     linear, activations = [], []
     for name, part in parts:
-        if isinstance(part, nn.Linear):
+        if "forward" in vars(part):
+            return f"its {type(part).__name__} has been given another forward"
+        if type(part) in LINEAR:
             if len(linear) != len(activations):
                 return "two linear layers follow each other without an activation"
             linear.append((name, part))
         elif type(part) in (nn.ReLU, nn.Tanh) and len(activations) + 1 == len(linear):
             activations.append(type(part))
-        elif not (isinstance(part, nn.Flatten) and not linear):
+        elif not (type(part) is nn.Flatten and (part.start_dim, part.end_dim) == (1, -1) and not linear):
             return f"it has a {type(part).__name__} where only Linear, ReLU and Tanh layers can be"
+    if "forward" in vars(module):
+        return f"its {type(module).__name__} has been given another forward"
     if not linear:
         return "it has no linear layer"
     if len(activations) == len(linear):
@@ -120,7 +129,7 @@ def read_perceptron(module: nn.Module) -> Perceptron | str:
 
 
 def share_flat(tensors: Sequence[torch.Tensor]) -> np.ndarray:
-    """One flat array behind several tensors: what is written to it is written to them, and the other way round.
+    """One flat array that several tensors share as their memory: writing to one writes to the other.
 
     Tensors that already lie one after the other in one storage stay where they are; others are moved into a new one.
     """

@@ -10,11 +10,13 @@ over samples are done beforehand; and as soon as one of its rows of weights is m
 is multiplied with the next example. So each weight is read and written once per update.
 """
 
+from typing import Any
+
 import numba
 import numpy as np
 
-from mesu.engine import hidden_layers as upper
-from mesu.engine.compiled import FLAGS
+from mesu.engine import hidden_layers
+from mesu.engine.compiled import FLAGS, on_disk
 from mesu.engine.kernels import (
     INLINE,
     U,
@@ -22,6 +24,7 @@ from mesu.engine.kernels import (
     add_biases,
     apply_rule,
     clear,
+    keeps_positive,
     loss_gradient,
     move_row,
     nonlinear,
@@ -36,16 +39,19 @@ TINY = 1e-30  # as in mesu.posterior.layers: an all-zero input has no slope unde
 
 @numba.njit(**INLINE)
 def draw(m, v, noise, q, h, here, rows, different, k):
-    """Draw a = m + s e for every row and keep q = e / s for the way back; `different` rows of m and v serve all in turn."""
+    """Draw a = m + s e for every row and keep q = e / s for the way back.
+
+    `different` is the number of distinct rows of m and v, which are used again cyclically.
+    """
     zero, one, tiny = m.dtype.type(0), m.dtype.type(1), m.dtype.type(TINY)
     here, k, different = U(here), U(k), U(different)
-    # v becomes s, and a copy of 1/s takes the place behind it
+    # s replaces v, and 1/s is written behind it
     inverse = different * k
     for j in range(different * k):
         s = np.sqrt(v[j]) if v[j] > tiny else zero
         v[j] = s
         v[inverse + j] = one / s if s > zero else zero
-    # in one go where every row has its own
+    # one pass if every row has an m and v of its own
     length = different * k
     for s in range(U(rows) // different):
         row = here + s * length
@@ -57,7 +63,7 @@ def draw(m, v, noise, q, h, here, rows, different, k):
 
 @numba.njit(**FLAGS)
 def forward(mean, std, net, work, layer):
-    """Draw one layer's outputs for every sample of every example. The first layer's m and s^2 are waiting in `work`."""
+    """Draw one layer's outputs for every sample of every example. The first layer's m and s^2 are in `work` already."""
     n, k = net.sizes[layer], net.sizes[layer + 1]
     rows = net.samples * net.batch
     here = rows * net.units[layer]
@@ -65,7 +71,7 @@ def forward(mean, std, net, work, layer):
     if layer > 0:
         different = rows
         below = rows * net.units[layer - 1]
-        upper.moments(mean, std, net.weights[layer], n, k, rows, work.h, below, work.m, work.v, work)
+        hidden_layers.moments(mean, std, net.weights[layer], n, k, rows, work.h, below, work.m, work.v, work)
     if net.has_bias:
         add_biases(mean, std, net.biases[layer], k, different, work.m, work.v)
     draw(work.m, work.v, work.noise, work.q, work.h, here, rows, different, k)
@@ -80,7 +86,7 @@ def backward(mean, std, net, work, layer, c):
     rows = net.samples * net.batch
     here, below, at = rows * net.units[layer], rows * net.units[layer - 1], net.weights[layer]
     scale_by(work.q, work.d, here, rows * k)
-    negative = upper.back(mean, std, at, n, k, rows, work.h, work.d, work.q, below, here, c, net.tanh, work)
+    negative = hidden_layers.back(mean, std, at, n, k, rows, work.h, work.d, work.q, below, here, c, net.tanh, work)
     if net.has_bias:
         negative += move_biases(mean, std, net, work, layer, rows, c)
     return negative
@@ -116,13 +122,12 @@ def move_and_multiply(mean, std, x, x2, d, q, c, following, following2, m, v, un
         Zero, unless a sigma went negative: then how far, summed up.
     """
     zero, n = mean.dtype.type(0), U(x.size)
-    half = mean.dtype.type(0.5)
     negative = zero
     for unit in range(U(units)):
         at = unit * n
         slope, curvature = d[unit], q[unit]
-        # sigma g_sigma / 2 of a weight is at most the sum over the row, curvature s^2 / 2: below 1/2 none can flip its sign
-        risky = not half * c.lr_std * curvature * v[unit] * v[unit] < half
+        # sigma g_sigma of each weight lies between 0 and the sum over the row, curvature s^2
+        risky = not keeps_positive(curvature * v[unit] * v[unit], c)
         total, spread = zero, zero
         for j in range(n):
             old = Gaussian(mean[at + j], std[at + j])
@@ -140,7 +145,10 @@ def move_and_multiply(mean, std, x, x2, d, q, c, following, following2, m, v, un
 
 @numba.njit(**FLAGS)
 def first_layer_of_many(mean, std, net, work, x, start, upcoming, moving, c):
-    """The same for several examples an update: gradients, then moves, then the next examples' products, row by row."""
+    """The same for several examples an update: gradients, then moves, then the next examples' products, row by row.
+
+    It serves single examples, too, under a rule that has no constants that move nothing (`idle`).
+    """
     batch, inputs, first = net.batch, net.sizes[0], net.sizes[1]
     negative = mean.dtype.type(0)
     flat = x.reshape(-1)
@@ -164,10 +172,10 @@ def first_layer_of_many(mean, std, net, work, x, start, upcoming, moving, c):
     return negative
 
 
-def build(fingerprint: str):
-    """The loop; `fingerprint` of the sources is part of it, so that a changed rule is compiled again."""
+def build(label: str) -> Any:
+    """The loop of a rule; the label is the name of its compiled form on disk."""
 
-    @numba.njit(cache=True, **FLAGS)
+    @on_disk(label)
     def learn(mean, std, net, x, y, given_noise, seed, first_step, c, idle, work):
         """Learn ``x`` and ``y``, `net.batch` examples an update. Returns zero if every sigma stayed positive.
 
@@ -181,17 +189,16 @@ def build(fingerprint: str):
             seed: Seed of the noise.
             first_step: Number of updates made before this chunk: the noise's counter.
             c: Constants; their type says which rule.
-            idle: The same with rates of zero: a step that moves nothing.
+            idle: Constants under which a step moves nothing; None if the rule has none.
             work: `Work`, its slopes zero.
         """
-        fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]
         batch, layers = net.batch, len(net.sizes) - 1
         rows = net.samples * batch
         inputs, first = net.sizes[0], net.sizes[1]
         updates = len(x) // batch
         negative = mean.dtype.type(0)
-        # update -1 moves nothing and multiplies the first example: the same machine code as every other update, so that
-        # where a chunk begins cannot be told from the weights
+        # update -1 moves nothing and multiplies the first example. It runs the same machine code as every other update, so
+        # that the weights do not depend on where a chunk begins
         for update in range(-1, updates):
             start = update * batch
             upcoming = min(start + batch, len(x) - batch)
@@ -217,7 +224,9 @@ def build(fingerprint: str):
                 for j in range(U(batch * inputs)):
                     work.x2[j] = work.upcoming2[j]
             squares(x.reshape(-1), upcoming * inputs, batch * inputs, work.upcoming2)
-            if batch == 1:
+            if idle is None:
+                negative += first_layer_of_many(mean, std, net, work, x, start, upcoming, update >= 0, c)
+            elif batch == 1:
                 now = c if update >= 0 else idle
                 negative += move_and_multiply(
                     mean,

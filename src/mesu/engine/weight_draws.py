@@ -7,9 +7,11 @@ Every sample has its own e for every weight, w = mu + sigma e, and
 Nearly all of the time goes into the normals: `samples` times as many as there are weights.
 """
 
+from typing import Any
+
 import numba
 
-from mesu.engine.compiled import FLAGS
+from mesu.engine.compiled import FLAGS, on_disk
 from mesu.engine.kernels import back_through, loss_gradient, move_row, nonlinear
 from mesu.engine.noise import fill_normals, take_normals
 
@@ -100,13 +102,12 @@ def backward(mean, std, net, work, x, start, layer, c):
     return negative
 
 
-def build(fingerprint: str):
-    """The loop; `fingerprint` of the sources is part of it, so that a changed rule is compiled again."""
+def build(label: str) -> Any:
+    """The loop of a rule; the label is the name of its compiled form on disk."""
 
-    @numba.njit(cache=True, **FLAGS)
+    @on_disk(label)
     def learn(mean, std, net, x, y, given_noise, seed, first_step, c, idle, work):
         """As `mesu.engine.local`, with ``samples * weights`` normals an update."""
-        fingerprint  # noqa: B018  # type: ignore[reportUnusedExpression]
         layers = len(net.sizes) - 1
         negative = mean.dtype.type(0)
         for update in range(len(x) // net.batch):

@@ -21,9 +21,8 @@ from torch import nn
 
 from mesu import optim, rules
 from mesu.engine import PosteriorEngine, WeightEngine
-from mesu.engine.compiled import FLAGS
+from mesu.engine.compiled import FLAGS, typed
 from mesu.engine.kernels import apply_rule
-from mesu.engine.run import paper_constants
 from mesu.posterior.bayesian import Bayesian
 from mesu.rules import Gaussian
 
@@ -113,7 +112,7 @@ def _floor_pass(repeats: int) -> Callable[[], int]:
     """A function that makes the bare elementwise update `repeats` times and returns their number."""
     weights = sum(a * b for a, b in itertools.pairwise(SIZES))
     mean, std = np.full(weights, 0.1, np.float32), np.full(weights, 0.05, np.float32)
-    constants = paper_constants(rules.mesu.constants(300_000), np.float32)
+    constants = typed(rules.mesu_paper.constants(300_000), np.float32)
     tiny = np.float32(1e-6)
 
     def run() -> int:

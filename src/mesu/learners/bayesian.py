@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from mesu.engine import PosteriorEngine, why_not
-from mesu.engine.run import warn_fallback
+from mesu.engine.supports import warn_fallback
 from mesu.learners.state import check_moves, device_of, restore, tensors_of
 from mesu.optim import PosteriorOptimizer
 from mesu.posterior.bayesian import Bayesian

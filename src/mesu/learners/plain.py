@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from mesu.engine import WeightEngine, why_not
-from mesu.engine.run import warn_fallback
+from mesu.engine.supports import warn_fallback
 from mesu.learners.state import check_moves, device_of, restore, tensors_of
-from mesu.optim import EWC, SI
+from mesu.optim import WeightOptimizer
 from mesu.prediction import Prediction, predict
 
 FISHER_NUMBERS = 2**25  # how much of the gradients of single examples is held at once: an eighth of a gigabyte
@@ -58,10 +58,9 @@ class WeightLearner:
         """Consolidate what the task's examples were worth, if the rule does."""
         if self.engine is not None:
             self.engine.boundary(x, y, **inputs)
-        elif isinstance(self.optimizer, EWC):
-            self.optimizer.consolidate(fisher_diagonal(self.net, torch.from_numpy(x), torch.from_numpy(y), **inputs))
-        elif isinstance(self.optimizer, SI):
-            self.optimizer.consolidate()
+        elif isinstance(self.optimizer, WeightOptimizer):
+            task = torch.from_numpy(x), torch.from_numpy(y)
+            self.optimizer.boundary(lambda: fisher_diagonal(self.net, *task, **inputs))
 
     def predict(self, x: np.ndarray, samples: int = 1, **inputs: Any) -> Prediction:
         """One answer: a deterministic network has aleatoric uncertainty only."""

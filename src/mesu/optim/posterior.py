@@ -1,4 +1,4 @@
-"""Posterior rules as optimisers: `MESU`, `FOOVB` and their relatives. Their only state is sigma, which is in the network."""
+"""Posterior rules as optimisers: `MESU`, `FOOVB`, ... They keep no state: sigma is a parameter of the network."""
 
 from typing import Any
 
@@ -9,21 +9,24 @@ from mesu import rules
 from mesu.optim.steps import as_vector, buckets, named_pairs, refuse_unsound, with_gradients, write
 from mesu.posterior import Bayesian, Pair
 from mesu.rules import Gaussian
+from mesu.rules.parts import rule_of, setting_names
 
-SAFE_STEP = 1.0  # sigmas: noise in a slope can then at most double a sigma, which the next slopes undo
-PIECE = 65_536  # weights; twice as many or half is nearly as good, a million at once takes three times as long
+SAFE_STEP = 1.0  # in sigmas: a noisy gradient can then at most double a sigma, which the next gradients undo
+PIECE = 65_536  # weights; half or twice as many take about the same time, a million at once three times as long
 
 
 class PosteriorOptimizer(Optimizer):
-    """A posterior rule as an optimiser: subclasses name the rule and its settings.
+    """A posterior rule as an optimiser: subclasses name the rule's module and its settings.
 
-    A parameter group holds pairs laid out as ``[mean, std, mean, std, ...]``, so that state dicts, copies and other
-    frameworks see a plain list of parameters.
+    The settings of a group go by name to the rule's `constants`; the type of what that returns identifies the rule, here and
+    in `mesu.engine`. A parameter group holds pairs laid out as ``[mean, std, mean, std, ...]``, so that state dicts, copies
+    and other frameworks see a plain list of parameters.
     """
 
+    file: Any  # the rule's module; or a dict of modules, of which the group's "update" names one
     remedy = "set max_step below 1, or lower the rate of sigma"  # for a sigma that a step would break
 
-    def __init__(self, params: Any, defaults: dict, foreach: bool | None) -> None:
+    def __init__(self, params: Any, defaults: dict, foreach: bool | None = None) -> None:
         groups: list[Any] = [params] if isinstance(params, (Bayesian, Pair)) else list(params)
         if not groups:
             raise ValueError("there is nothing to optimise: give a mesu.Bayesian or its pairs()")
@@ -31,9 +34,20 @@ class PosteriorOptimizer(Optimizer):
             groups = [{"params": params if isinstance(params, Bayesian) else groups}]
         super().__init__(groups, {**defaults, "foreach": foreach})
 
+    def constants(self, group: dict) -> Any:
+        """The rule's constants with this group's settings; raises `ValueError` for settings that make no sense."""
+        file = self.file
+        if isinstance(file, dict):
+            if group["update"] not in file:
+                names = " or ".join(repr(name) for name in file)
+                raise ValueError(f"update must be {names}, got {group['update']!r}")
+            file = file[group["update"]]
+        return file.constants(**{name: group[name] for name in setting_names(file.constants) if name in group})
+
     def rule(self, q: Gaussian, g: Gaussian, group: dict) -> Gaussian:
-        """The rule with this group's settings; raises `ValueError` for settings that make no sense."""
-        raise NotImplementedError
+        """The rule with this group's settings. A subclass that has its own runs in torch only."""
+        c = self.constants(group)
+        return rule_of(type(c)).step(q, g, c)
 
     def add_param_group(self, param_group: dict) -> None:
         """Add pairs with settings of their own.
@@ -45,7 +59,7 @@ class PosteriorOptimizer(Optimizer):
         pairs = named_pairs(param_group["params"])
         settings = {**self.defaults, **param_group}
         zero = torch.zeros(1)
-        self.rule(Gaussian(zero, zero + 1), Gaussian(zero, zero), settings)  # refuses bad settings now, not later
+        self.rule(Gaussian(zero, zero + 1), Gaussian(zero, zero), settings)  # refuses bad settings now, not at a step
         flat = [parameter for pair in pairs for parameter in (pair.mean, pair.std)]
         super().add_param_group({**param_group, "params": flat, "names": [pair.name for pair in pairs]})
 
@@ -74,7 +88,7 @@ class PosteriorOptimizer(Optimizer):
         return loss
 
     def _moved(self, q: Gaussian, g: Gaussian, group: dict) -> Gaussian:
-        """The rule's proposal, on a CPU a piece at a time: what a rule computes on the way then stays in the cache."""
+        """The rule's proposal. On a CPU it is computed piece by piece, so that intermediate results stay in the cache."""
         if q.mean.device.type != "cpu" or q.mean.numel() <= PIECE or torch.compiler.is_compiling():
             return self.rule(q, g, group)
         new = Gaussian(torch.empty_like(q.mean), torch.empty_like(q.std))
@@ -114,6 +128,7 @@ class MESU(PosteriorOptimizer):
         >>> opt.step(); opt.zero_grad()
     """
 
+    file: Any = {"exact": rules.mesu, "paper": rules.mesu_paper}  # noqa: RUF012
     remedy = "use update='exact', set max_step below 1, or lower lr_std"
 
     def __init__(
@@ -164,16 +179,6 @@ class MESU(PosteriorOptimizer):
         for settings in (self.defaults, *self.param_groups):
             settings.setdefault("max_std", None)
 
-    def rule(self, q, g, group):
-        """Eq. 9-10, or their closed form."""
-        names = ("memory", "prior_mean", "prior_std", "lr_mean", "lr_std", "max_step", "max_std")
-        c = rules.mesu.constants(**{name: group[name] for name in names})
-        if group["update"] == "exact":
-            return rules.mesu.exact(q, g, c)
-        if group["update"] == "paper":
-            return rules.mesu.paper(q, g, c)
-        raise ValueError(f"update must be 'exact' or 'paper', got {group['update']!r}")
-
 
 class FOOVB(PosteriorOptimizer):
     """FOO-VB Diagonal: online variational Bayes without forgetting. MESU's exact form with the plain mean and no end.
@@ -186,6 +191,8 @@ class FOOVB(PosteriorOptimizer):
         foreach: As for `MESU`.
     """
 
+    file = rules.foovb
+
     def __init__(
         self,
         params: Any,
@@ -195,10 +202,6 @@ class FOOVB(PosteriorOptimizer):
         foreach: bool | None = None,
     ) -> None:
         super().__init__(params, {"lr_mean": lr_mean, "lr_std": lr_std, "max_step": max_step}, foreach)
-
-    def rule(self, q, g, group):
-        """The fixed point of online variational Bayes."""
-        return rules.foovb.step(q, g, rules.foovb.constants(group["lr_mean"], group["lr_std"], group["max_step"]))
 
 
 class BayesByBackprop(PosteriorOptimizer):
@@ -214,6 +217,8 @@ class BayesByBackprop(PosteriorOptimizer):
         foreach: As for `MESU`.
     """
 
+    file = rules.bayes_by_backprop
+
     def __init__(
         self,
         params: Any,
@@ -226,12 +231,6 @@ class BayesByBackprop(PosteriorOptimizer):
     ) -> None:
         defaults = {"lr": lr, "weight": weight, "prior_mean": prior_mean, "prior_std": prior_std, "max_step": max_step}
         super().__init__(params, defaults, foreach)
-
-    def rule(self, q, g, group):
-        """Plain descent on C'."""
-        names = ("lr", "weight", "prior_mean", "prior_std", "max_step")
-        c = rules.bayes_by_backprop.constants(**{name: group[name] for name in names})
-        return rules.bayes_by_backprop.step(q, g, c)
 
 
 class BayesianSynapse(PosteriorOptimizer):
@@ -246,6 +245,7 @@ class BayesianSynapse(PosteriorOptimizer):
         foreach: As for `MESU`.
     """
 
+    file = rules.bayesian_synapse
     remedy = "start from a smaller sigma, or scale the inputs down"
 
     def __init__(
@@ -259,9 +259,3 @@ class BayesianSynapse(PosteriorOptimizer):
     ) -> None:
         defaults = {"tau": tau, "prior_mean": prior_mean, "prior_std": prior_std, "max_step": max_step}
         super().__init__(params, defaults, foreach)
-
-    def rule(self, q, g, group):
-        """Both lines of eq. aitchison."""
-        names = ("tau", "prior_mean", "prior_std", "max_step")
-        c = rules.bayesian_synapse.constants(**{name: group[name] for name in names})
-        return rules.bayesian_synapse.step(q, g, c)

@@ -9,15 +9,17 @@ from torch.optim import Optimizer
 
 from mesu import rules
 from mesu.optim.steps import refuse_infinite
+from mesu.rules.parts import consolidates, uses_fisher
 
 Inner = Callable[..., Optimizer] | None  # torch.optim.Adam and its like
 
 
 class WeightOptimizer(Optimizer):
-    """A weight rule as an optimiser, its `State` under the rule's own names in `optimizer.state`.
+    """A weight rule as an optimiser: subclasses name the rule's module and its settings.
 
-    A rule steps down its own gradient, or lets another optimiser of torch's do so: with ``inner=torch.optim.Adam`` it only
-    adds its penalty to the gradient, and Adam moves the weights.
+    What the rule remembers, its `State`, is in `optimizer.state` under the names of the fields. A rule moves the weights
+    itself. If it is one that adds a penalty to the gradient, another optimiser may move them instead: with
+    ``inner=torch.optim.Adam`` the rule only adds the penalty, and Adam moves the weights.
     """
 
     file: Any  # the rule's module
@@ -28,6 +30,8 @@ class WeightOptimizer(Optimizer):
         self.inner: Optimizer | None = None
         super().__init__(params, dict(settings))
         if inner is not None:
+            if not hasattr(self.file, "penalised"):
+                raise ValueError(f"{type(self).__name__} moves the weights itself, so it takes no inner optimiser")
             groups = [{"params": group["params"], "lr": group["lr"]} for group in self.param_groups]
             self.inner = inner(groups, lr=settings["lr"])
 
@@ -51,6 +55,44 @@ class WeightOptimizer(Optimizer):
         """What the rule remembers of one parameter; the state to start from if it has not been moved yet."""
         kept = self.state[parameter]
         return self.file.State(**kept) if kept else self.file.initial(parameter.detach())
+
+    def boundary(self, fishers: Callable[[], Iterable[Tensor]]) -> None:
+        """A task ended: consolidate, if the rule does. `fishers` is called only for a rule that needs them."""
+        if uses_fisher(self.file):
+            self.consolidate(fishers())
+        elif consolidates(self.file):
+            self.consolidate()
+
+    @torch.no_grad()
+    def consolidate(self, fishers: Iterable[Tensor] | None = None) -> None:
+        """A task ended: hold on to what the weights have learned.
+
+        Args:
+            fishers: For a rule that needs them (EWC): for each parameter in order, the mean over the task's examples of the
+                squared gradient of one.
+
+        Raises:
+            ValueError: if the rule does nothing at a boundary, or if the Fisher diagonals do not fit.
+        """
+        if not consolidates(self.file):
+            raise ValueError(
+                f"{type(self).__name__} does nothing at the end of a task: there is nothing to consolidate"
+            )
+        parameters = [(p, self.constants(group)) for group in self.param_groups for p in group["params"]]
+        if not uses_fisher(self.file):
+            if fishers is not None:
+                raise ValueError(f"{type(self).__name__} takes no Fisher diagonals: call consolidate() without them")
+            for parameter, c in parameters:
+                self.state[parameter] = self.file.consolidate(parameter, self.rule_state(parameter), c)._asdict()
+            return
+        fishers = [] if fishers is None else list(fishers)
+        if [f.shape for f in fishers] != [p.shape for p, _ in parameters]:
+            raise ValueError(
+                f"there must be one Fisher diagonal for each parameter, in its shape: got {len(fishers)} for "
+                f"{len(parameters)} parameters"
+            )
+        for (parameter, c), fisher in zip(parameters, fishers, strict=True):
+            self.state[parameter] = self.file.consolidate(parameter, self.rule_state(parameter), fisher, c)._asdict()
 
     @torch.no_grad()
     def step(self, closure=None):  # type: ignore[override]
@@ -90,7 +132,8 @@ class WeightOptimizer(Optimizer):
         for (parameter, _, _), slope in zip(moving, slopes, strict=True):
             refuse_infinite(parameter, slope)
         for (parameter, state, c), slope in zip(moving, slopes, strict=True):
-            parameter.grad = self.file.penalised(parameter, slope, state, c) if c.strength else slope
+            idle = getattr(c, "strength", None) == 0  # Adam and its like then see the gradient itself, to the bit
+            parameter.grad = slope if idle else self.file.penalised(parameter, slope, state, c)
         inner.step()
         for (parameter, state, _), slope, old in zip(moving, slopes, before, strict=True):
             parameter.grad = slope
@@ -135,23 +178,6 @@ class EWC(WeightOptimizer):
     def __init__(self, params: Iterable, lr: float, strength: float, inner: Inner = None) -> None:
         super().__init__(params, inner, lr=lr, strength=strength)
 
-    @torch.no_grad()
-    def consolidate(self, fishers: Iterable[Tensor]) -> None:
-        """A task ended: hold on to the weights as they are.
-
-        Args:
-            fishers: For each parameter in order, the mean over the task's examples of the squared gradient of one.
-        """
-        parameters = [(p, self.constants(group)) for group in self.param_groups for p in group["params"]]
-        fishers = list(fishers)
-        if [f.shape for f in fishers] != [p.shape for p, _ in parameters]:
-            raise ValueError(
-                f"there must be one Fisher diagonal for each parameter, in its shape: got {len(fishers)} for "
-                f"{len(parameters)} parameters"
-            )
-        for (parameter, c), fisher in zip(parameters, fishers, strict=True):
-            self.state[parameter] = self.file.consolidate(parameter, self.rule_state(parameter), fisher, c)._asdict()
-
 
 class EWCOnline(EWC):
     """EWC Online: one penalty, older tasks fading by `decay` at each `consolidate`."""
@@ -186,14 +212,6 @@ class SI(WeightOptimizer):
 
     def __init__(self, params: Iterable, lr: float, strength: float, damping: float = 1.0, inner: Inner = None) -> None:
         super().__init__(params, inner, lr=lr, strength=strength, damping=damping)
-
-    @torch.no_grad()
-    def consolidate(self) -> None:
-        """A task ended: turn the path of every weight into importance."""
-        for group in self.param_groups:
-            c = self.constants(group)
-            for parameter in group["params"]:
-                self.state[parameter] = self.file.consolidate(parameter, self.rule_state(parameter), c)._asdict()
 
 
 class SIPerTask(SI):

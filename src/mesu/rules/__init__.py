@@ -10,7 +10,8 @@ implements, so the same lines run on torch tensors (`mesu.optim`) and, compiled,
   it as ``penalised(w, g, state, c)``, for any optimiser to follow, and ``followed(...) -> State`` if they watch the way.
 
 Every file gives its parts in the same order: the equations, `Constants` with the function that builds and checks it,
-`State` where there is one, `step`, `consolidate`.
+`State` where there is one, `step`, `consolidate`. `mesu.rules.parts` lists them all. The type of its `Constants` identifies a
+rule, wherever it is defined; `POSTERIOR_RULES` and `WEIGHT_RULES` are catalogues of those that come with the library.
 """
 
 from mesu.rules import (
@@ -22,7 +23,9 @@ from mesu.rules import (
     ewc_stream,
     foovb,
     mesu,
+    mesu_paper,
     newton,
+    parts,
     primitives,
     sgd,
     si,
@@ -60,7 +63,9 @@ __all__ = [
     "ewc_stream",
     "foovb",
     "mesu",
+    "mesu_paper",
     "newton",
+    "parts",
     "primitives",
     "sgd",
     "si",

@@ -43,6 +43,11 @@ def constants(
     )
 
 
+def idle(c):
+    """Constants that move nothing."""
+    return c._replace(lr=0.0, weight=0.0)
+
+
 def step(q, g, c):
     """Plain gradient descent on C'."""
     mean = q.mean - c.lr * (g.mean + c.weight * c.prior_precision * (q.mean - c.prior_mean))

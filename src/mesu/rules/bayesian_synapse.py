@@ -31,7 +31,7 @@ def constants(
     max_step: float | None = None,
 ) -> Constants:
     """Check the settings a user gives and turn them into `Constants`."""
-    if not tau > 2:
+    if not checks.number("tau", tau) > 2:
         raise ValueError(f"tau must be greater than 2 updates, or sigma^2 would jump past the prior's: got {tau!r}")
     return Constants(
         rate=1.0 / tau,
@@ -39,6 +39,11 @@ def constants(
         prior_var=1.0 / checks.precision(prior_std),
         max_step=checks.step_limit(max_step),
     )
+
+
+def idle(c):
+    """Constants that move nothing where there is no gradient: an endless clock."""
+    return c._replace(rate=0.0)
 
 
 def step(q, g, c):

@@ -29,6 +29,11 @@ def constants(lr: float, strength: float) -> Constants:
     return Constants(lr=checks.non_negative("lr", lr), strength=checks.non_negative("strength", strength))
 
 
+def idle(c):
+    """Constants that move nothing."""
+    return c._replace(lr=0.0)
+
+
 def initial(w):
     """No task finished yet: no penalty."""
     return State(importance=0.0 * w, anchored=0.0 * w)

@@ -32,6 +32,11 @@ def constants(lr: float, strength: float, decay: float) -> Constants:
     )
 
 
+def idle(c):
+    """Constants that move nothing."""
+    return c._replace(lr=0.0)
+
+
 def initial(w):
     """No task finished yet: no penalty."""
     return State(importance=0.0 * w, anchor=1.0 * w)

@@ -5,7 +5,14 @@ loss + lambda/2 * F (w - w*)^2          after every step:  F <- gamma F + g^2,  
 
 from typing import Any, NamedTuple
 
-from mesu.rules.ewc_online import Constants, constants, penalised
+from mesu.rules import ewc_online
+from mesu.rules.ewc_online import idle, penalised
+
+
+class Constants(ewc_online.Constants):
+    """EWC Online's constants, in a type of their own: it identifies the rule."""
+
+    __slots__ = ()
 
 
 class State(NamedTuple):
@@ -13,6 +20,11 @@ class State(NamedTuple):
 
     importance: Any  # F, a running sum of squared gradients of the loss alone
     anchor: Any  # w*, the weights before the last step
+
+
+def constants(lr: float, strength: float, decay: float) -> Constants:
+    """Check the settings a user gives and turn them into `Constants`."""
+    return Constants(*ewc_online.constants(lr, strength, decay))
 
 
 def initial(w):
@@ -26,4 +38,4 @@ def step(w, g, state, c):
     return new, State(importance=c.decay * state.importance + g * g, anchor=1.0 * w)
 
 
-__all__ = ["Constants", "State", "constants", "initial", "penalised", "step"]
+__all__ = ["Constants", "State", "constants", "idle", "initial", "penalised", "step"]

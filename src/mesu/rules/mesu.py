@@ -77,6 +77,16 @@ def constants(
     )
 
 
+def idle(c):
+    """Constants that move nothing: rates of zero, and no bound that a sigma could meet."""
+    return c._replace(lr_mean=0.0, lr_std=0.0, max_std=None if c.max_std is None else inf)
+
+
+def keeps_positive(reach, c):
+    """Whether no sigma can turn negative while sigma * g_sigma is between 0 and `reach`: eq. 9 takes half of it off."""
+    return 0.5 * c.lr_std * reach < 0.5
+
+
 def paper(q, g, c):
     """Eq. 9 and 10 as printed. Large gradients can make sigma negative: see `exact`, or set `max_step` below 1."""
     # eq. 10: the mean moves by its own variance; forgetting pulls it to the prior
@@ -115,3 +125,6 @@ def exact_plain(q, g, c):
     a = 1.0 - c.lr_mean * c.forget + c.lr_mean * c.pull * (q.std * q.std)
     d_mean = c.lr_mean * q.std / a * (g.mean + (q.mean - c.prior_mean) * c.pull)
     return Gaussian(q.mean - q.std * within(d_mean, c.max_step), std)
+
+
+step = exact  # the form that `Constants` stand for; those of `mesu_paper`, `foovb` and `newton` stand for the others

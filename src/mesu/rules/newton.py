@@ -6,10 +6,15 @@
 This is MESU's rule with lr_mean = lr_std = gamma * N, and MESU itself at gamma = 1/N: a parametrisation, not a rule.
 """
 
-from mesu.rules import checks
-from mesu.rules.mesu import Constants
-from mesu.rules.mesu import constants as mesu_constants
+from mesu.rules import checks, mesu
+from mesu.rules.mesu import idle, keeps_positive
 from mesu.rules.mesu import paper as step
+
+
+class Constants(mesu.Constants):
+    """MESU's constants, in a type of their own: it identifies the rule."""
+
+    __slots__ = ()
 
 
 def constants(
@@ -22,10 +27,10 @@ def constants(
     """MESU's constants for a Newton step of size `gamma` (less than 1) on `memory` mini-batches."""
     if checks.finite("memory", memory) <= 1:
         raise ValueError(f"memory must be greater than 1 mini-batch, got {memory!r}")
-    if not 0 < gamma < 1:
+    if not 0 < checks.number("gamma", gamma) < 1:
         raise ValueError(f"gamma must be between 0 and 1 (1/memory is MESU itself), got {gamma!r}")
     rate = gamma * memory
-    return mesu_constants(memory, prior_mean, prior_std, lr_mean=rate, lr_std=rate, max_step=max_step)
+    return Constants(*mesu.constants(memory, prior_mean, prior_std, lr_mean=rate, lr_std=rate, max_step=max_step))
 
 
-__all__ = ["Constants", "constants", "step"]
+__all__ = ["Constants", "constants", "idle", "keeps_positive", "step"]

@@ -20,6 +20,11 @@ def constants(lr: float) -> Constants:
     return Constants(lr=checks.non_negative("lr", lr))
 
 
+def idle(c):
+    """Constants that move nothing."""
+    return c._replace(lr=0.0)
+
+
 def initial(w):
     """Nothing to remember."""
     return State()

@@ -35,6 +35,11 @@ def constants(lr: float, strength: float, damping: float = 1.0) -> Constants:
     )
 
 
+def idle(c):
+    """Constants that move nothing."""
+    return c._replace(lr=0.0)
+
+
 def initial(w):
     """No task finished yet: no penalty, and the path begins here."""
     return State(importance=0.0 * w, anchor=1.0 * w, path=0.0 * w)
@@ -56,8 +61,13 @@ def step(w, g, state, c):
     return new, followed(w, new, g, state)
 
 
-def consolidate(w, state, c):
-    """A task ended at weights `w`: turn its path into importance and begin a new one."""
+def earned(w, state, c):
+    """The importance that a weight earned on its way to `w`: none if its path raised the loss."""
     moved = w - state.anchor
     gain = state.path / (moved * moved + c.damping)
-    return State(importance=state.importance + (gain > 0) * gain, anchor=1.0 * w, path=0.0 * w)
+    return (gain > 0) * gain
+
+
+def consolidate(w, state, c):
+    """A task ended at weights `w`: turn its path into importance and begin a new one."""
+    return State(importance=state.importance + earned(w, state, c), anchor=1.0 * w, path=0.0 * w)

@@ -9,7 +9,14 @@ The gradient of the sum needs only two numbers a weight, however many tasks ther
 
 from typing import Any, NamedTuple
 
-from mesu.rules.si import Constants, constants
+from mesu.rules import si
+from mesu.rules.si import earned, idle
+
+
+class Constants(si.Constants):
+    """SI's constants, in a type of their own: it identifies the rule."""
+
+    __slots__ = ()
 
 
 class State(NamedTuple):
@@ -19,6 +26,11 @@ class State(NamedTuple):
     anchored: Any  # sum_k Omega_k theta_k
     anchor: Any  # theta_k, the weights at the last boundary
     path: Any  # the part of the loss's fall that this weight's movement accounts for
+
+
+def constants(lr: float, strength: float, damping: float = 1.0) -> Constants:
+    """Check the settings a user gives and turn them into `Constants`."""
+    return Constants(*si.constants(lr, strength, damping))
 
 
 def initial(w):
@@ -44,10 +56,8 @@ def step(w, g, state, c):
 
 def consolidate(w, state, c):
     """A task ended at weights `w`: its path becomes a penalty of its own, and a new path begins."""
-    moved = w - state.anchor
-    gain = state.path / (moved * moved + c.damping)
-    gain = (gain > 0) * gain
+    gain = earned(w, state, c)
     return State(state.importance + gain, state.anchored + gain * w, anchor=1.0 * w, path=0.0 * w)
 
 
-__all__ = ["Constants", "State", "consolidate", "constants", "followed", "initial", "penalised", "step"]
+__all__ = ["Constants", "State", "consolidate", "constants", "followed", "idle", "initial", "penalised", "step"]

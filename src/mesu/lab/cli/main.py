@@ -23,7 +23,7 @@ from rich.text import Text
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 from tyro.extras import subcommand_cli_from_dict
 
-from mesu.engine.run import COMPILING
+from mesu.engine.loops import COMPILING
 from mesu.lab.cli.data import ABOUT, get, list_data, live_progress, print_error, verify_data
 from mesu.lab.cli.imports import import_named
 from mesu.lab.drawing.numbers import duration

@@ -1,0 +1,101 @@
+"""The compiled loops: built for each rule when it is first used, and kept on disk by numba for the next process."""
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numba.core import event
+
+from mesu.engine import deterministic, local, predict_rows, weight_draws
+from mesu.engine.compiled import fingerprint
+from mesu.rules import gaussian
+from mesu.rules.parts import rule_of
+
+COMPILING = "MESU_COMPILING"  # environment variable: a file to make instead of printing that something is compiled
+BUILDERS: dict[str, Callable[[str], Any]] = {
+    "local": local.build,
+    "weights": weight_draws.build,
+    "plain": deterministic.build,
+}
+
+
+@cache
+def learning_loop(kind: str, constants: type) -> Any:
+    """The loop that learns under the rule of these constants: of a posterior ("local", "weights") or of a "plain" network."""
+    rule = rule_of(constants)
+    compiled = [rule.step, getattr(rule, "keeps_positive", None), constants, getattr(rule, "State", None)]
+    return _announced(BUILDERS[kind](_label(rule.__name__, fingerprint(compiled))))
+
+
+@cache
+def fisher_loop() -> Any:
+    """The Fisher pass at the end of a task."""
+    return _announced(deterministic.build_fisher(_label("", "")))
+
+
+@cache
+def predicting_loop() -> Any:
+    """The loop that draws outputs."""
+    return _announced(predict_rows.build(_label("", "")))
+
+
+def _label(rule: str, source: str) -> str:
+    """A name that changes with the engine's sources and with the rule's: a changed rule is compiled again."""
+    digest = hashlib.sha256((_engine_sources() + source).encode()).hexdigest()
+    return f"{rule.replace('.', '_')}_{digest[:20]}"
+
+
+@cache
+def _engine_sources() -> str:
+    digest = hashlib.sha256()
+    for path in [*sorted(Path(__file__).parent.glob("*.py")), Path(gaussian.__file__)]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class _Announcer(event.Listener):
+    """Says, once in a process, that a loop is being compiled, which takes a while; a loop found on disk is silent.
+
+    Where the environment variable `MESU_COMPILING` names a file, that file is made instead: a command with several worker
+    processes prints the message once, however many of them compile.
+    """
+
+    def __init__(self) -> None:
+        self.loops: list[Any] = []
+        self.said = False
+
+    def on_start(self, event: event.Event) -> None:
+        """A compilation begins; numba tells of everybody's, not only of ours."""
+        what: Any = event.data
+        if self.said or not any(what["dispatcher"] is loop for loop in self.loops):
+            return
+        self.said = True
+        if told := os.environ.get(COMPILING):
+            with suppress(OSError):  # a worker may outlive the command that waits for the file
+                Path(told).touch()
+            return
+        print(
+            "mesu: compiling the engine for this machine, once for each rule (about 15 s) ...",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def on_end(self, event: event.Event) -> None:
+        """It has ended."""
+
+
+@cache
+def _announcer() -> _Announcer:
+    listener = _Announcer()
+    event.register("numba:compile", listener)
+    return listener
+
+
+def _announced(loop: Any) -> Any:
+    _announcer().loops.append(loop)
+    return loop

@@ -1,0 +1,64 @@
+"""The parts of a rule's module, and which rule a type of constants belongs to.
+
+A rule is a module. Its `Constants` type identifies it: whoever holds the constants of a step finds the step. So a rule needs
+no register, and one that is defined outside of this package is as good as those inside. Required are
+
+    Constants         a NamedTuple of numbers (or None), defined in this module and in no other rule's
+    constants(...)    checks the settings that a user gives and returns `Constants`
+    step              ``step(q, g, c)`` of a posterior rule, ``step(w, g, state, c)`` of a weight rule
+    State, initial    of a weight rule: a NamedTuple of what it remembers of a weight, and ``initial(w)`` to start from
+
+and optional are
+
+    idle(c)           constants under which a step with zero gradients moves nothing, to the bit. The compiled engine then fuses
+                      the first layer's update with the next example's product, which is faster
+    keeps_positive(reach, c)
+                      of a posterior rule: whether no sigma can turn negative while ``sigma * g_sigma`` lies between 0 and
+                      `reach` (of either sign). Where it says so, the engine need not look at every sigma after every step
+    consolidate       of a weight rule that is told of task boundaries: ``consolidate(w, state, c)``, or
+                      ``consolidate(w, state, fisher, c)`` if it needs the Fisher diagonal of the task
+    penalised, followed
+                      of a weight rule that only bends the gradient: see `mesu.rules`
+"""
+
+import inspect
+import sys
+from functools import lru_cache
+from typing import Any
+
+
+def rule_of(kind: type) -> Any:
+    """The module of the rule that a type of constants belongs to.
+
+    Raises:
+        ValueError: if the type is not the `Constants` of a module with a `step`.
+    """
+    module = sys.modules.get(kind.__module__)
+    if getattr(module, "Constants", None) is not kind or not callable(getattr(module, "step", None)):
+        raise ValueError(
+            f"{kind.__module__}.{kind.__qualname__} does not identify a rule: define a class Constants in the rule's own "
+            "module, beside its step"
+        )
+    return module
+
+
+def idle_constants(c: Any) -> Any | None:
+    """Constants of the same rule that move nothing, or None if the rule has none."""
+    idle = getattr(rule_of(type(c)), "idle", None)
+    return None if idle is None else idle(c)
+
+
+def consolidates(file: Any) -> bool:
+    """Whether a rule does something at a task boundary."""
+    return hasattr(file, "consolidate")
+
+
+def uses_fisher(file: Any) -> bool:
+    """Whether a rule needs the Fisher diagonal of a task that ended."""
+    return consolidates(file) and "fisher" in setting_names(file.consolidate)
+
+
+@lru_cache(maxsize=256)
+def setting_names(function: Any) -> tuple[str, ...]:
+    """Names of a function's arguments: of a rule's `constants`, the settings that its users give."""
+    return tuple(inspect.signature(function).parameters)
