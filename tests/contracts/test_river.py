@@ -145,7 +145,7 @@ def test_retraining_on_epistemic_drift(background):
     assert len(detector.at) == 1
     assert 800 < detector.at[0] < 860
     assert model.model is not first
-    assert model.model._stream.moment.rows < 600
+    assert model.model._online.snapshot.rows < 600
     assert after.get() > 0.95
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from mesu.online.files import save
 from mesu.online.memory_report import MemoryReport, report
-from mesu.online.model import OnlineModel
 from mesu.online.snapshot import Snapshot
 
 
@@ -14,7 +13,7 @@ class Face:
 
     _regression: bool
     _saved_as: str  # what a file calls the class
-    _online: OnlineModel | None
+    _online: Any  # an `OnlineModel`; None, or absent, before the first row
 
     def memory_report(self) -> MemoryReport:
         """What the model still remembers: `print` it, or draw its `figure()`."""

@@ -1,9 +1,9 @@
 """The River face of an online model: rows are dicts whose features come and go, learned one at a time in the compiled engine.
 
 Learning itself is in `mesu.online.model`; `river_rows` makes arrays of rows. A feature gets its column when it is first
-seen; new ones of one row get theirs in the order of their names, so that the order within a row does not matter. A feature that is
-missing from a row counts as its mean so far (as 0 without `standardise`), and the row does not change that mean. Prediction
-never changes a model and ignores features that the model does not know.
+seen; new ones of one row get theirs in the order of their names, so that the order within a row does not matter. A feature
+that is missing from a row counts as its mean so far (as 0 without `standardise`), and the row does not change that mean.
+Prediction never changes a model and ignores features that the model does not know.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ class StreamModel(Face, base.Estimator):
             samples=samples,
             predict_samples=predict_samples,
             init_scale=init_scale,
-            standardise=bool(standardise),
+            standardise=standardise,
             regression=self._regression,
             seed=int(np.random.default_rng().integers(2**31)) if seed is None else seed,
             allow_missing=True,

@@ -47,8 +47,11 @@ class Settings:
         prior_std: Any,
         samples: Any,
         predict_samples: Any,
+        standardise: Any,
         init_scale: Any,
-        **rest: Any,
+        seed: Any,
+        regression: bool,
+        allow_missing: bool = False,
     ) -> "Settings":
         """Settings from a user's parameters: one width or several, Python's numbers or NumPy's.
 
@@ -62,8 +65,11 @@ class Settings:
             prior_std=checks.number("prior_std", prior_std),
             samples=checks.whole("samples", samples),
             predict_samples=checks.whole("predict_samples", predict_samples, 2),
+            standardise=bool(standardise),
+            regression=regression,
+            seed=int(seed) if isinstance(seed, np.integer) else seed,
+            allow_missing=allow_missing,
             init_scale=checks.number("init_scale", init_scale),
-            **{name: int(value) if isinstance(value, np.integer) else value for name, value in rest.items()},
         )
 
     @property

@@ -134,7 +134,7 @@ class StreamEstimator(Face, BaseEstimator):
             samples=self.samples,
             predict_samples=self.predict_samples,
             init_scale=self.init_scale,
-            standardise=bool(self.standardise),
+            standardise=self.standardise,
             regression=self._regression,
             seed=seed,
         )
