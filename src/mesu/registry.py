@@ -70,7 +70,7 @@ class Registry:
         yield from (name for name in self._declared() if name not in self._registered)
 
     def __len__(self) -> int:
-        return len(list(self))
+        return sum(1 for _ in self)  # `list` would ask for the length
 
     def items(self) -> Iterator[tuple[str, Any]]:
         """Names and what they stand for."""

@@ -285,7 +285,7 @@ def test_a_plain_network_under_a_likelihood_of_ones_own_learns_and_consolidates(
     error = (net(x) - y).detach() / 0.25
     assert torch.allclose(fisher[0], ((error * x) ** 2).mean(0, keepdim=True))
     assert torch.allclose(fisher[1], (error**2).mean(0))
-    opt = mesu.EWC(net, lr=0.01, strength=1.0)
+    opt = mesu.EWC(net.parameters(), lr=0.01, strength=1.0)
     with pytest.warns(mesu.EngineFallback, match="its likelihood is GaussianNoise"):
         learner = mesu.WeightLearner(net, opt, likelihood=GaussianNoise(0.5))
     before = net.weight.detach().clone()
