@@ -99,7 +99,9 @@ def test_names():
     assert named("gaussian", 0.5).noise_std == 0.5
     own = GaussianNoise(3.0)
     assert named(own, 1.0) is own
-    with pytest.raises(ValueError, match=r"'categorical', 'gaussian', 'bernoulli', or an object with .*, got 'poisson'"):
+    with pytest.raises(
+        ValueError, match=r"'categorical', 'gaussian', 'bernoulli', or an object with .*, got 'poisson'"
+    ):
         mesu.Bayesian(nn.Linear(2, 2), likelihood="poisson")
 
 
