@@ -53,7 +53,7 @@ def main() -> None:
         model.partial_fit(X, y)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"\nThe model is {len(pickle.dumps(model)) / 1024:.0f} KiB after {model._stream.moment.rows:,} rows; ", end=""
+        f"\nThe model is {len(pickle.dumps(model)) / 1024:.0f} KiB after {model._online.snapshot.rows:,} rows; ", end=""
     )
     print(f"100,000 rows more raised the peak of the process by {after - before:.0f} MiB, to {after:.0f}.")
 

@@ -110,7 +110,7 @@ def soak(model: Any, world: Any, setup: Setup, name: str = "", quiet: bool = Tru
             record.size.append(path.stat().st_size)
             model = mesu.load(path)
             record.rss.append(resident())
-            weights = model._stream.moment.weights
+            weights = model._online.snapshot.weights
             record.whole &= bool(np.isfinite(weights.mean).all() and np.isfinite(weights.std).all())
             record.whole &= bool((weights.std > 0).all())
             world.change()

@@ -1,5 +1,6 @@
-"""River models and a drift detector, as `mesu.river`; they live in `mesu.online.river`."""
+"""River models and a drift detector, as `mesu.river`; they live in `mesu.online`."""
 
-from mesu.online.river import EpistemicDrift, MESUClassifier, MESURegressor
+from mesu.online.drift import DriftRetrainingClassifier, EpistemicDrift
+from mesu.online.river import MESUClassifier, MESURegressor
 
-__all__ = ["EpistemicDrift", "MESUClassifier", "MESURegressor"]
+__all__ = ["DriftRetrainingClassifier", "EpistemicDrift", "MESUClassifier", "MESURegressor"]

@@ -66,7 +66,7 @@ def test_broken_weights_are_noticed(monkeypatch):
 
     def spoilt(path):
         model = load(path)
-        model._stream.moment.weights.std[3] = 0.0
+        model._online.snapshot.weights.std[3] = 0.0
         return model
 
     monkeypatch.setattr(mesu, "load", spoilt)

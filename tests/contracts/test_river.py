@@ -21,7 +21,7 @@ from river import (
 )
 from river.checks import common
 
-from mesu.river import EpistemicDrift, MESUClassifier, MESURegressor
+from mesu.river import DriftRetrainingClassifier, EpistemicDrift, MESUClassifier, MESURegressor
 
 MODELS = [MESUClassifier(), MESURegressor(), MESUClassifier(hidden=(), memory=float("inf"), seed=1)]
 CHECKS = [
@@ -136,7 +136,7 @@ class Counted(EpistemicDrift):
 @pytest.mark.parametrize("background", [True, False])
 def test_retraining_on_epistemic_drift(background):
     detector = Counted()
-    model = drift.DriftRetrainingClassifier(MESUClassifier(seed=0), detector, train_in_background=background)
+    model = DriftRetrainingClassifier(MESUClassifier(seed=0), detector, train_in_background=background)
     first, after = model.model, metrics.Accuracy()
     for i, (x, y) in enumerate(moving(1300, change=800)):
         if i >= 1000:
@@ -145,13 +145,13 @@ def test_retraining_on_epistemic_drift(background):
     assert len(detector.at) == 1
     assert 800 < detector.at[0] < 860
     assert model.model is not first
-    assert model.model._stream.moment.rows < 600
+    assert model.model._online.snapshot.rows < 600
     assert after.get() > 0.95
 
 
 def test_quiet_retraining_on_a_stream_that_stays():
     detector = Counted()
-    model = drift.DriftRetrainingClassifier(MESUClassifier(seed=0), detector)
+    model = DriftRetrainingClassifier(MESUClassifier(seed=0), detector)
     first = model.model
     for x, y in moving(1300, change=9999, seed=1):
         model.learn_one(x, y)

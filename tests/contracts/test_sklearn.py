@@ -92,13 +92,13 @@ def test_frames_are_arrays_with_names(frame, kind):
 def test_sparse_input_is_refused_with_the_remedy(kind):
     X, y = make_classification(60, 4, random_state=0)
     model = kind(random_state=0, epochs=1).fit(X, y)
-    before = model._stream.moment
+    before = model._online.snapshot
     for call in (lambda: model.fit(sparse.csr_matrix(X), y), lambda: model.partial_fit(sparse.csr_array(X), y)):
         with pytest.raises(TypeError, match="toarray"):
             call()
     with pytest.raises(TypeError, match="toarray"):
         model.predict(sparse.csr_matrix(X))
-    assert model._stream.moment is before
+    assert model._online.snapshot is before
 
 
 def test_a_clone_has_the_parameters_and_nothing_learned():

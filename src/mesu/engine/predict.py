@@ -1,9 +1,12 @@
-"""What a perceptron answers: its outputs drawn in local form, compiled, with the same noise for every row.
+"""Predictions of a perceptron for the online models: outputs drawn in local form, compiled, the same noise for every row.
 
     a_ku = sum_j mu_kj h_ju + e_ku sqrt( sum_j sigma_kj^2 h_ju^2 )          unit k in draw u; e is the same for all rows
 
-So an answer is a function of the weights and of its own row, to the bit: neither the rows around it nor their order change
-it, and asking twice gives the same. Each row alone sees draws with the right distribution (eq. 11).
+So a prediction is a function of the weights and of its own row, to the bit: neither the rows around it nor their order change
+it, and predicting twice gives the same. Each row alone sees draws with the right distribution (eq. 11).
+
+`mesu.engine.predict_rows` draws other noise for each row instead: it serves `PosteriorEngine.draw`, where averages over many
+rows must not share the luck of one set of draws.
 """
 
 from functools import lru_cache
@@ -15,23 +18,15 @@ import numpy as np
 
 from mesu.engine.compiled import FLAGS
 from mesu.engine.kernels import U, exponential
+from mesu.posterior.results import Prediction, RegressionPrediction
 
 
 class Weights(NamedTuple):
-    """A perceptron with biases and ReLU at one moment, laid out layer by layer: weights, then biases."""
+    """The Gaussian weights of a perceptron with biases and ReLU, laid out layer by layer: weights, then biases."""
 
     mean: np.ndarray
     std: np.ndarray
     sizes: tuple[int, ...]  # units of each layer, inputs first
-
-
-class Answer(NamedTuple):
-    """What is predicted for each row, and what is not known about it."""
-
-    value: np.ndarray  # probabilities [B, C], or means [B]
-    total: np.ndarray  # entropies in nats, or variances
-    aleatoric: np.ndarray
-    epistemic: np.ndarray
 
 
 def layer_edges(sizes: tuple[int, ...]) -> list[int]:
@@ -41,40 +36,40 @@ def layer_edges(sizes: tuple[int, ...]) -> list[int]:
 
 @lru_cache(maxsize=32)
 def _noise(units: int, samples: int, dtype: type) -> np.ndarray:
-    """The draws that every row meets: each unit's have mean 0 and variance 1 exactly, which spares most of the scatter."""
+    """The noise shared by all rows. Each unit's draws have mean 0 and variance 1 exactly, which removes most of the scatter."""
     e = np.random.default_rng(0).standard_normal((units, samples))
     e -= e.mean(1, keepdims=True)
     e /= e.std(1, keepdims=True)
     return np.ascontiguousarray(e, dtype)
 
 
-def classify(weights: Weights, x: np.ndarray, samples: int) -> Answer:
-    """Class probabilities of rows that lie in the weights' precision, averaged over `samples` draws."""
+def classify(weights: Weights, x: np.ndarray, samples: int) -> Prediction:
+    """Class probabilities of rows, averaged over `samples` draws."""
     probs = np.empty((len(x), weights.sizes[-1]))
     total, aleatoric = np.empty(len(x)), np.empty(len(x))
     _classify(probs, total, aleatoric, *_arguments(weights, x, samples))
     aleatoric = np.clip(aleatoric, 0.0, total)  # Jensen's inequality, past rounding
-    return Answer(probs, total, aleatoric, total - aleatoric)
+    return Prediction(probs, total, aleatoric, total - aleatoric)
 
 
-def regress(weights: Weights, x: np.ndarray, samples: int, noise_var: float) -> Answer:
+def regress(weights: Weights, x: np.ndarray, samples: int, noise_var: float) -> RegressionPrediction:
     """The mean of one output over `samples` draws, observed with a noise of variance `noise_var`."""
     mean, epistemic = np.empty(len(x)), np.empty(len(x))
     _regress(mean, epistemic, *_arguments(weights, x, samples))
-    return Answer(mean, epistemic + noise_var, np.full(len(x), noise_var), epistemic)
+    return RegressionPrediction(mean, epistemic + noise_var, np.full(len(x), noise_var), epistemic)
 
 
 def _arguments(weights: Weights, x: np.ndarray, samples: int) -> Any:
     mean, std, sizes = weights
     dtype = mean.dtype.type
-    # three more lines than units: what a layer, or a softmax, adds up on the way
+    # three more lines than units: for a layer's variances, and for the sums of a softmax
     room = np.zeros((2, max(sizes[1:]) + 3, samples), dtype)
     return mean, std, np.array(sizes), np.ascontiguousarray(x, dtype), _noise(sum(sizes[1:]), samples, dtype), *room
 
 
 @numba.njit(**FLAGS)
 def _draw(mean, std, sizes, x, row, noise, h, above):
-    """Fill one of the two rooms with the draws of the last layer, a line for each unit; the other is returned second."""
+    """Draw the outputs of one row, a line for each unit. Returns the buffer that holds them, then the one that is free."""
     zero, at, first = mean.dtype.type(0), 0, 0
     draws, last = noise.shape[1], len(sizes) - 2
     for layer in range(last + 1):
@@ -83,7 +78,7 @@ def _draw(mean, std, sizes, x, row, noise, h, above):
         for unit in range(k):
             weight, line = at + unit * n, above[unit]
             m, v = mean[bias + unit], std[bias + unit] * std[bias + unit]
-            if layer == 0:  # which meets the same row in every draw
+            if layer == 0:  # its inputs are the same in every draw
                 for i in range(n):
                     product = std[weight + i] * x[row, i]
                     m += mean[weight + i] * x[row, i]

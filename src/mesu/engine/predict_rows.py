@@ -1,6 +1,6 @@
-"""Compiled prediction: outputs drawn for every row (local form), some rows at a time, spread over threads.
+"""Drawn outputs of a perceptron for `PosteriorEngine.draw`: in local form, a block of rows at a time, on several threads.
 
-Each row has noise of its own, a function of the seed and the row's number, and sums of its own, so neither threads nor
+Each row has its own noise, a function of the seed and the row's number, and its own sums, so neither threads nor
 chunks change a bit.
 """
 
@@ -14,14 +14,14 @@ from mesu.engine.hidden_layers import PANEL, TILE, moments, whole, words
 from mesu.engine.kernels import U, add_biases, nonlinear
 from mesu.engine.noise import even, fill_normals
 
-MOST, LEAST = 64, 4  # rows taken at a time: they share the work of laying out the weights
-ROOM = 1 << 19  # activations of a layer that they may have together
+MOST, LEAST = 64, 4  # rows in a block: they share the work of laying out the weights
+ROOM = 1 << 19  # most activations of one layer that a block may have
 
 
 class Scratch(NamedTuple):
-    """Space for some rows."""
+    """Buffers for a block of rows."""
 
-    block: int  # how many
+    block: int  # rows in it
     noise: Any  # of every row, sample and unit
     h: Any  # activations of every sample of every row
     m: Any  # means and standard deviations of pre-activations
@@ -35,7 +35,7 @@ class Scratch(NamedTuple):
 
 
 def scratch(sizes: tuple[int, ...], samples: int, dtype) -> Scratch:
-    """Space to predict with a network of these sizes."""
+    """Buffers to predict with a network of these sizes."""
     above, block = sizes[1:], MOST
     while block > LEAST and block * samples * max(above) > ROOM:
         block //= 2
@@ -58,7 +58,10 @@ def scratch(sizes: tuple[int, ...], samples: int, dtype) -> Scratch:
 
 @numba.njit(**FLAGS)
 def draw(net, layer, count, work, different):
-    """A = m + s e for every sample of `count` rows; m and v are one a row (`different` = count) or one a sample and row."""
+    """Pre-activations A = m + s e for every sample of `count` rows.
+
+    There is one m and v for each row (`different` = count, the first layer) or for each sample and row.
+    """
     k, at, zero = net.sizes[layer + 1], net.units[layer], work.m.dtype.type(0)
     normals = len(work.noise) // work.block
     for j in range(U(different * k)):
@@ -72,7 +75,7 @@ def draw(net, layer, count, work, different):
 
 
 def build(fingerprint: str):
-    """The loop; `fingerprint` of the sources is part of it, so that a change is compiled again."""
+    """The compiled loop. It names the `fingerprint` of the sources, so that numba's cache is not used after a change."""
 
     @numba.njit(cache=True, **FLAGS)
     def predict(mean, std, net, x, seed, first_row, out, work):
@@ -85,7 +88,7 @@ def build(fingerprint: str):
                 fill_normals(work.noise[b * normals : (b + 1) * normals], seed, first_row + start + b)
             for layer in range(len(net.sizes) - 1):
                 n, k = net.sizes[layer], net.sizes[layer + 1]
-                # the first layer meets the same row in every sample
+                # the inputs of the first layer are the same in every sample
                 rows = samples * count if layer > 0 else count
                 if layer > 0:
                     nonlinear(work.h, 0, rows * n, net.tanh)

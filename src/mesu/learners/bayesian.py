@@ -1,7 +1,6 @@
 """A posterior that learns a stream one example at a time, with no boundaries: compiled where it can be."""
 
 from collections.abc import Mapping
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,8 @@ from mesu.engine.supports import warn_fallback
 from mesu.learners.state import check_moves, device_of, restore, tensors_of
 from mesu.optim import PosteriorOptimizer
 from mesu.posterior.bayesian import Bayesian
-from mesu.prediction import predict, summarise
+from mesu.prediction import predict
+from mesu.rules.checks import whole
 
 
 class BayesianLearner:
@@ -44,9 +44,7 @@ class BayesianLearner:
         batch: int = 1,
         engine: bool | None = None,
     ) -> None:
-        for name, value in (("samples", samples), ("batch", batch)):
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be a whole number, 1 or more, got {value!r}")
+        samples, batch = whole("samples", samples), whole("batch", batch)
         check_moves(net, optimizer)
         self.net, self.optimizer, self.samples, self.batch = net, optimizer, samples, batch
         reason = "it was told not to" if engine is False else why_not(net, optimizer)
@@ -73,7 +71,7 @@ class BayesianLearner:
     def predict(self, x: np.ndarray, samples: int = 100, **inputs: Any) -> Any:
         """The average over drawn networks."""
         if self.engine is not None:
-            return summarise(self.net, torch.from_numpy(self.engine.draw(x, samples)))
+            return self.net.likelihood.summarise(torch.from_numpy(self.engine.draw(x, samples)))
         return predict(self.net, torch.from_numpy(x).to(device_of(self.net)), samples=samples, **inputs)
 
     def tensors(self) -> dict[str, torch.Tensor]:

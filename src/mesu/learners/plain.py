@@ -1,7 +1,6 @@
 """A plain network under a weight rule (SGD, EWC, SI, ...), one example at a time, told of boundaries where it asks."""
 
 from collections.abc import Mapping
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,9 @@ from mesu.engine import WeightEngine, why_not
 from mesu.engine.supports import warn_fallback
 from mesu.learners.state import check_moves, device_of, restore, tensors_of
 from mesu.optim import WeightOptimizer
-from mesu.prediction import Prediction, predict
+from mesu.posterior.likelihood import Categorical, Likelihood, named
+from mesu.prediction import predict
+from mesu.rules.checks import whole
 
 FISHER_NUMBERS = 2**25  # how much of the gradients of single examples is held at once: an eighth of a gigabyte
 
@@ -27,16 +28,23 @@ class WeightLearner:
         optimizer: A weight rule on its parameters; `EWC` and `SI` consolidate at boundaries.
         batch: Examples an update; their losses are summed.
         engine: False for the torch path in any case; None for the engine where it can run, and a warning where it cannot.
+        likelihood: What the outputs mean, by name or as an object, as for `Bayesian`.
     """
 
     def __init__(
-        self, net: nn.Module, optimizer: torch.optim.Optimizer, batch: int = 1, engine: bool | None = None
+        self,
+        net: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        batch: int = 1,
+        engine: bool | None = None,
+        likelihood: str | Likelihood = "categorical",
     ) -> None:
-        if not isinstance(batch, Integral) or batch < 1:
-            raise ValueError(f"batch must be a whole number, 1 or more, got {batch!r}")
+        self.batch, self.likelihood = whole("batch", batch), named(likelihood)
         check_moves(net, optimizer)
-        self.net, self.optimizer, self.batch = net, optimizer, batch
+        self.net, self.optimizer = net, optimizer
         reason = "it was told not to" if engine is False else why_not(net, optimizer)
+        if reason is None and type(self.likelihood) is not Categorical:
+            reason = f"its likelihood is {type(self.likelihood).__name__}, and compiled weight rules learn classes only"
         self.engine = WeightEngine(net, optimizer, batch) if reason is None else None  # type: ignore[arg-type]
         if reason is not None and engine is None:
             warn_fallback(net, reason)
@@ -50,7 +58,8 @@ class WeightLearner:
             torch.from_numpy(x).split(self.batch), torch.from_numpy(y).split(self.batch), strict=True
         ):
             examples, labels = examples.to(device_of(self.net)), labels.to(device_of(self.net))
-            F.cross_entropy(self.net(examples, **inputs), labels, reduction="sum").backward()
+            self.likelihood.check(labels)
+            self.likelihood.nll(self.net(examples, **inputs)[None], labels).backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
 
@@ -60,11 +69,12 @@ class WeightLearner:
             self.engine.boundary(x, y, **inputs)
         elif isinstance(self.optimizer, WeightOptimizer):
             task = torch.from_numpy(x), torch.from_numpy(y)
-            self.optimizer.boundary(lambda: fisher_diagonal(self.net, *task, **inputs))
+            self.optimizer.boundary(lambda: fisher_diagonal(self.net, *task, self.likelihood, **inputs))
 
-    def predict(self, x: np.ndarray, samples: int = 1, **inputs: Any) -> Prediction:
-        """One answer: a deterministic network has aleatoric uncertainty only."""
-        return predict(self.net, torch.from_numpy(x).to(device_of(self.net)), samples=1, **inputs)
+    def predict(self, x: np.ndarray, samples: int = 1, **inputs: Any) -> Any:
+        """One output a row: a deterministic network has aleatoric uncertainty only."""
+        x_there = torch.from_numpy(x).to(device_of(self.net))
+        return predict(self.net, x_there, samples=1, likelihood=self.likelihood, **inputs)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Everything that a later update depends on, copied: `restore` goes on from it bit for bit."""
@@ -75,12 +85,16 @@ class WeightLearner:
         restore(self.net, self.optimizer, tensors)
 
 
-def fisher_diagonal(net: nn.Module, x: Tensor, y: Tensor, **inputs: Any) -> list[Tensor]:
+def fisher_diagonal(
+    net: nn.Module, x: Tensor, y: Tensor, likelihood: Likelihood | None = None, **inputs: Any
+) -> list[Tensor]:
     """For each parameter, the mean over examples of the squared gradient of one example's loss at its true label.
 
     The network is as it is: in training, every example meets a dropout of its own. Parameters that the loss does not reach,
     such as other tasks' heads, have none.
     """
+    if likelihood is not None and type(likelihood) is not Categorical:
+        return _fisher_one_by_one(net, x, y, likelihood, inputs)
     parameters = {name: p.detach() for name, p in net.named_parameters()}
 
     def loss(weights, example, label):
@@ -94,3 +108,16 @@ def fisher_diagonal(net: nn.Module, x: Tensor, y: Tensor, **inputs: Any) -> list
         for name, g in per_example(parameters, part, labels).items():
             total[name] += g.square().sum(0)
     return [total[name] / len(x) for name in parameters]
+
+
+def _fisher_one_by_one(net: nn.Module, x: Tensor, y: Tensor, likelihood: Likelihood, inputs: Any) -> list[Tensor]:
+    """The same for any likelihood, whose checks may look at values, which `vmap` does not allow."""
+    parameters = list(net.parameters())
+    total = [torch.zeros_like(p) for p in parameters]
+    for example, target in zip(x.to(device_of(net)).split(1), y.to(device_of(net)).split(1), strict=True):
+        cost = likelihood.nll(net(example, **inputs)[None], target)
+        gradients = torch.autograd.grad(cost, parameters, allow_unused=True)
+        for sum_, g in zip(total, gradients, strict=True):
+            if g is not None:
+                sum_ += g.square()
+    return [sum_ / len(x) for sum_ in total]

@@ -1,5 +1,7 @@
-"""A model that lives on a stream: it grows with it, is asked from any thread, and is kept in one file.
+"""Online models: they learn a stream row by row, grow with it, can be read from any thread, and are kept in one file.
 
-`model` learns, `snapshot` is what it knows at one moment, `scaling` standardises rows, `files` saves and loads, `memory_report`
-says what is still remembered, `drift` raises the alarm. `sklearn` and `river` are its two faces.
+- `model`: learning; `snapshot`: a model at one moment, which predicts; `settings`: what it is made with
+- `network`: the weights beneath; `growth`: new columns and classes; `scaling`, `targets`: standardised inputs and targets
+- `files`, `loading`: saved models; `memory_report`: what is still remembered
+- `sklearn`, `river` (with `river_rows`): the classes that users meet, which share `face`; `drift`: a detector and its wrapper
 """

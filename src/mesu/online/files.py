@@ -5,45 +5,45 @@
     description   JSON: class, parameters, settings, labels, names of the features, counts
     sha256        of the description and of every tensor's name, type, shape and bytes
 
-Loading one never runs code, and what comes back goes on as if it had never stopped, bit for bit.
+Some parts of a snapshot have other names in the file: those that the first version of the format gave them.
+
+    scoring_weights     judge.mean, judge.std           target_scale      frame
+    recent_epistemic    usual                           allow_missing     gaps
+    recent_errors       misses
+
+Loading a file never runs code, and the loaded model continues as if it had never stopped, bit for bit.
 """
 
-import hashlib
 import json
 import os
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import save as as_bytes
 
-from mesu.disk import replacing
-from mesu.engine.predict import layer_edges
-from mesu.online.model import DOUBT, WINDOW
+from mesu.disk import digest_of, must, replacing
+from mesu.engine.predict import Weights, layer_edges
 from mesu.online.scaling import Scale
+from mesu.online.settings import Settings
+from mesu.online.snapshot import ASSUMED_ERRORS, WINDOW, Snapshot
 
 FORMAT, VERSION = "mesu estimator", "1"
 CLASSES = ("MESUClassifier", "MESURegressor")
 RIVER = "river."  # goes before the names of River's models
-# what reading a damaged file, or one that somebody made up, raises
-UNREADABLE = (
-    *(OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError),
-    SafetensorError,
-)
-_one_at_a_time = threading.Lock()  # two threads must not write to the same file aside
+_one_at_a_time = threading.Lock()  # two threads must not write to the same temporary file
 
 
 class Unreadable(ValueError):
-    """A file that is no model, or no longer one."""
+    """A file that is not a model, or is damaged."""
 
 
 def save(model: Any, path: str | os.PathLike) -> None:
-    """Write a model that has learned to a file that is there as a whole or, if something goes wrong, as it was before.
+    """Write a model that has learned to a file. If something goes wrong, an older file of that name stays as it was.
 
     Raises:
         ValueError: if a parameter, a label or the name of a feature cannot be written down, or a parameter is no longer the one
@@ -54,30 +54,15 @@ def save(model: Any, path: str | os.PathLike) -> None:
     if "_saved_as" not in vars(type(model)):  # a subclass, which `load` would not find
         raise ValueError(f"only {' and '.join(CLASSES)} can be saved, got {type(model).__name__}: pickle it instead")
     now, parameters, names = model._kept()
-    tensors = {
-        "mean": now.weights.mean,
-        "std": now.weights.std,
-        "judge.mean": now.judge.mean,
-        "judge.std": now.judge.std,
-        **{f"inputs.{name}": array for name, array in now.inputs._asdict().items()},
-        **{f"targets.{name}": array for name, array in now.targets._asdict().items()},
-        "usual": now.usual,
-        "misses": now.misses,
-    }
     description = json.dumps(
         {
             "class": model._saved_as,
             "parameters": {name: _plain(name, value) for name, value in parameters.items()},
-            "settings": asdict(now.settings),
-            "sizes": now.weights.sizes,
-            "labels": [exact("label", label) for label in now.labels],
-            "rows": now.rows,
-            "updates": now.updates,
-            "frame": now.frame,
-            "noise_std": now.noise_std,
+            **described(now),
             "feature_names": None if names is None else [exact("feature", name) for name in names],
         }
     )
+    tensors = tensors_of(now)
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -91,20 +76,89 @@ def save(model: Any, path: str | os.PathLike) -> None:
         os.fsync(file.fileno())
 
 
-def layout_of(sizes: tuple[int, ...], updates: int, settings: Any) -> dict[str, tuple[int, type]]:
-    """Length and type of each tensor of a model of these sizes."""
+def tensors_of(now: Snapshot) -> dict[str, np.ndarray]:
+    """The arrays of a snapshot by their names in the file."""
+    return {
+        "mean": now.weights.mean,
+        "std": now.weights.std,
+        "judge.mean": now.scoring_weights.mean,
+        "judge.std": now.scoring_weights.std,
+        **{f"inputs.{name}": array for name, array in now.inputs._asdict().items()},
+        **{f"targets.{name}": array for name, array in now.targets._asdict().items()},
+        "usual": now.recent_epistemic,
+        "misses": now.recent_errors,
+    }
+
+
+def described(now: Snapshot) -> dict[str, Any]:
+    """Everything else in a snapshot, as the file's description has it."""
+    return {
+        "settings": {{"allow_missing": "gaps"}.get(name, name): value for name, value in asdict(now.settings).items()},
+        "sizes": now.weights.sizes,
+        "labels": [exact("label", label) for label in now.labels],
+        "rows": now.rows,
+        "updates": now.updates,
+        "frame": now.target_scale,
+        "noise_std": now.noise_std,
+    }
+
+
+def snapshot_of(description: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Snapshot:
+    """The snapshot in a file.
+
+    Raises:
+        ValueError: saying where the file contradicts itself.
+    """
+    given = dict(description["settings"])
+    hidden, allow_missing = tuple(given.pop("hidden")), given.pop("gaps")
+    settings = Settings(hidden=hidden, allow_missing=allow_missing, **given)
+    sizes, labels = tuple(description["sizes"]), tuple(description["labels"])
+    rows, updates, noise_std = description["rows"], description["updates"], float(description["noise_std"])
+    must(all(type(n) is int and n > 0 for n in sizes), "the sizes of its layers are not valid")
+    must(sizes[1:-1] == settings.hidden, "its sizes and its settings differ")
+    must(len(set(labels)) == len(labels) == (0 if settings.regression else sizes[-1]), "its outputs have other labels")
+    must(sizes[-1] == 1 or not settings.regression, "it has several outputs")
+    must(len({type(label) is str for label in labels}) < 2, "its labels are words and numbers")
+    must(
+        all(type(n) in (str, bool, int) or (type(n) is float and isfinite(n)) for n in labels),
+        "its labels are not valid",
+    )
+    must(type(rows) is type(updates) is int and 0 < rows <= updates < 2**62, "its row counts are not valid")
+    centre, spread = map(float, description["frame"])
+    must(0 < noise_std < inf, "its noise is not positive")
+    must(isfinite(centre) and 0 < spread < inf, "the scale of its targets is not valid")
+    check_tensors(tensors, layout_of(sizes, updates, settings))
+    snapshot = Snapshot(
+        settings=settings,
+        weights=Weights(tensors["mean"], tensors["std"], sizes),
+        scoring_weights=Weights(tensors["judge.mean"], tensors["judge.std"], sizes),
+        inputs=Scale(*(tensors[f"inputs.{name}"] for name in Scale._fields)),
+        targets=Scale(*(tensors[f"targets.{name}"] for name in Scale._fields)),
+        target_scale=(centre, spread),
+        labels=labels,
+        rows=rows,
+        updates=updates,
+        recent_epistemic=tensors["usual"],
+        recent_errors=tensors["misses"],
+        noise_std=noise_std,
+    )
+    return snapshot.copied()
+
+
+def layout_of(sizes: tuple[int, ...], updates: int, settings: Settings) -> dict[str, tuple[int, type]]:
+    """Length and type of each tensor in the file of a model with layers of these sizes."""
     weights = layer_edges(sizes)[-1]
     return {
         **dict.fromkeys(("mean", "std", "judge.mean", "judge.std"), (weights, settings.dtype)),
         **{f"inputs.{name}": (sizes[0], np.float64) for name in Scale._fields},
         **{f"targets.{name}": (1, np.float64) for name in Scale._fields},
         "usual": (min(updates, WINDOW), np.float64),
-        "misses": (min(updates + DOUBT, WINDOW) if settings.regression else 0, np.float64),
+        "misses": (min(updates + ASSUMED_ERRORS, WINDOW) if settings.regression else 0, np.float64),
     }
 
 
 def check_tensors(tensors: Mapping[str, np.ndarray], layout: Mapping[str, tuple[int, type]]) -> None:
-    """Refuse tensors that are not those of such a model."""
+    """Refuse tensors that do not have this layout, or whose values are not valid."""
     must(tensors.keys() == layout.keys(), "its tensors have other names")
     for name, (length, dtype) in layout.items():
         tensor = tensors[name]
@@ -115,7 +169,7 @@ def check_tensors(tensors: Mapping[str, np.ndarray], layout: Mapping[str, tuple[
 
 
 def exact(what: str, value: Any) -> Any:
-    """A label, or the name of a feature, that comes back from JSON as it was."""
+    """A label, or the name of a feature, if it comes back from JSON as it was; else `ValueError`."""
     plain = value.item() if isinstance(value, np.generic) else value
     if type(plain) in (str, bool, int) or (type(plain) is float and isfinite(plain)):
         return plain
@@ -125,7 +179,7 @@ def exact(what: str, value: Any) -> Any:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A parameter as JSON has it."""
+    """A parameter as JSON can hold it."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list | tuple | np.ndarray):
@@ -135,23 +189,3 @@ def _plain(name: str, value: Any) -> Any:
     raise ValueError(
         f"{name} must be a number to be saved, got {value!r}: set_params({name}=...) first, or pickle the model"
     )
-
-
-def digest_of(description: str, tensors: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of a description and its tensors."""
-    digest = hashlib.sha256(description.encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tensor.shape} ".encode())
-        digest.update(tensor.tobytes())
-    return digest.hexdigest()
-
-
-def must(condition: Any, otherwise: str) -> None:
-    """Raise `ValueError` with a sentence unless the condition holds."""
-    if not condition:
-        raise ValueError(otherwise)
-
-
-def reason_of(error: BaseException) -> str:
-    """What an error says, in a few words."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -3,30 +3,14 @@
 import json
 import os
 from importlib import import_module
-from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors import safe_open
 
-from mesu.engine.predict import Weights
-from mesu.online.files import (
-    CLASSES,
-    FORMAT,
-    RIVER,
-    UNREADABLE,
-    VERSION,
-    Unreadable,
-    check_tensors,
-    digest_of,
-    exact,
-    layout_of,
-    must,
-    reason_of,
-)
-from mesu.online.model import Moment, Settings, owned
-from mesu.online.scaling import Scale
+from mesu.disk import UNREADABLE, digest_of, must, reason_of
+from mesu.online.files import CLASSES, FORMAT, RIVER, VERSION, Unreadable, exact, snapshot_of
 
 
 def load(path: str | os.PathLike) -> Any:
@@ -68,52 +52,22 @@ def load(path: str | os.PathLike) -> Any:
         raise ImportError(
             f"the model {path} is one for River, which is missing or too old: pip install 'mesu[river]'"
         ) from error
-    except UNREADABLE as error:
+    except (*UNREADABLE, MemoryError) as error:  # made-up sizes may ask for any amount of memory
         raise Unreadable(f"the model {path} cannot be read ({reason_of(error)})") from error
 
 
 def _model(description: dict[str, Any], tensors: dict[str, np.ndarray]) -> Any:
     """The model that a header and its tensors describe, unless they contradict each other."""
-    kind = _kind(description["class"])
-    given, parameters = description["settings"], description["parameters"]
-    settings = Settings(**{**given, "hidden": tuple(given["hidden"])})
-    inputs, *hidden, outputs = sizes = tuple(description["sizes"])
-    labels = tuple(description["labels"])
-    rows, updates, noise_std = description["rows"], description["updates"], float(description["noise_std"])
-    must(kind._regression is settings.regression, "its class and its settings differ")
-    must(type(settings.seed) is int and 0 <= settings.seed < 2**31, "its seed is none")
-    must(all(type(n) is int and n > 0 for n in sizes), "its sizes are none")
-    must(tuple(hidden) == settings.hidden, "its sizes and its settings differ")
-    must(len(set(labels)) == len(labels) == (0 if settings.regression else outputs), "its outputs have other labels")
-    must(outputs == 1 or not settings.regression, "it has several outputs")
-    must(len({type(label) is str for label in labels}) < 2, "its labels are words and numbers")
-    must(all(type(n) in (str, bool, int) or (type(n) is float and isfinite(n)) for n in labels), "its labels are none")
-    must(type(rows) is type(updates) is int and 0 < rows <= updates < 2**62, "its counts are none")
-    centre, spread = map(float, description["frame"])
-    must(0 < noise_std < inf, "its noise is not positive")
-    must(isfinite(centre) and 0 < spread < inf, "the frame of its targets is none")
-    check_tensors(tensors, layout_of(sizes, updates, settings))
-    moment = Moment(
-        settings=settings,
-        weights=Weights(tensors["mean"], tensors["std"], sizes),
-        judge=Weights(tensors["judge.mean"], tensors["judge.std"], sizes),
-        inputs=Scale(*(tensors[f"inputs.{name}"] for name in Scale._fields)),
-        targets=Scale(*(tensors[f"targets.{name}"] for name in Scale._fields)),
-        frame=(centre, spread),
-        labels=labels,
-        rows=rows,
-        updates=updates,
-        usual=tensors["usual"],
-        misses=tensors["misses"],
-        noise_std=noise_std,
-    )
+    kind, parameters = _kind(description["class"]), description["parameters"]
+    snapshot = snapshot_of(description, tensors)
+    must(kind._regression is snapshot.settings.regression, "its class and its settings differ")
     if isinstance(parameters["hidden"], list):
         parameters["hidden"] = tuple(parameters["hidden"])
     names = description["feature_names"]
     if names is not None:
         names = [exact("feature", name) for name in names]
-        must(len(set(names)) == len(names) == inputs, "its features have other names")
-    return kind._from_kept(owned(moment), parameters, names)
+        must(len(set(names)) == len(names) == snapshot.weights.sizes[0], "its features have other names")
+    return kind._from_kept(snapshot, parameters, names)
 
 
 def _kind(name: str) -> Any:

@@ -1,10 +1,10 @@
-"""What a network on a stream still remembers: how many examples count, and what each layer's sigmas say.
+"""What an online model still remembers: how many examples count, and how the sigmas of each layer have changed.
 
-A weight's variance is its learning rate, so sigma tells what it is doing:
+A weight's variance is its learning rate, so sigma tells how fast it still learns:
 
-    consolidated    sigma < 1/2 of its start's (or the prior's, if smaller): it learns a quarter as fast as at first, or less
+    consolidated    sigma < 1/2 of its first sigma (or of the prior's, if smaller): it learns at most 1/4 as fast as at first
     at the prior    sigma > 0.95 of the prior's: what the stream said about it is forgotten
-    free            in between: it learns, as at the start, which is narrower than the prior unless one asks for another
+    free            in between, as at the start: the first sigma is below the prior's unless `init_scale` says otherwise
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from mesu.engine.predict import layer_edges
-from mesu.online.model import Moment, begin
+from mesu.online.network import start_weights
+from mesu.online.snapshot import Snapshot
 
 CONSOLIDATED, AT_PRIOR = 0.5, 0.95
 COLOURS = {"free": "#009E73", "consolidated": "#0072B2", "at the prior": "#B0B6BC"}  # Okabe and Ito
@@ -23,13 +24,13 @@ COLOURS = {"free": "#009E73", "consolidated": "#0072B2", "at the prior": "#B0B6B
 
 @dataclass(frozen=True)
 class Layer:
-    """The sigmas of some weights."""
+    """The sigmas of one layer, or of the whole network."""
 
     name: str
-    weights: int
-    low: float  # sigma that a twentieth of the weights are below
+    weights: int  # how many
+    low: float  # 5 % of the sigmas are below
     median: float
-    high: float  # sigma that a twentieth of the weights are above
+    high: float  # 5 % of the sigmas are above
     free: float  # shares of the weights; they add up to 1
     consolidated: float
     at_prior: float
@@ -37,11 +38,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """What a model still remembers. `print` shows a table; `figure()` draws it."""
+    """What an online model still remembers. `print` shows a table; `figure()` draws it."""
 
     rows: int  # examples learned
     memory: float  # examples remembered at most
-    window: float  # of the examples learned, how many still count: the sum of their weights, each (1 - 1/N)^age
+    window: float  # of the examples learned, how many still count: each counts (1 - 1/N)^age
     prior_std: float
     layers: tuple[Layer, ...]
     all: Layer  # every weight of the network
@@ -90,18 +91,18 @@ class MemoryReport:
         return figure
 
 
-def report(moment: Moment) -> MemoryReport:
-    """What a network remembers at one moment."""
-    settings, (_, std, sizes) = moment.settings, moment.weights
-    start = begin(settings, sizes[0], sizes[-1]).weights.std
+def report(snapshot: Snapshot) -> MemoryReport:
+    """What an online model remembers."""
+    settings, (_, std, sizes) = snapshot.settings, snapshot.weights
+    start = start_weights(settings, sizes).std
     layers = [
         _layer(f"{inputs} -> {outputs}", std[at:end], start[at:end], settings.prior_std)
         for (inputs, outputs), (at, end) in zip(pairwise(sizes), pairwise(layer_edges(sizes)), strict=True)
     ]
     return MemoryReport(
-        rows=moment.rows,
+        rows=snapshot.rows,
         memory=settings.memory,
-        window=effective_window(moment.rows, settings.memory),
+        window=effective_window(snapshot.rows, settings.memory),
         prior_std=settings.prior_std,
         layers=tuple(layers),
         all=_layer("all", std, start, settings.prior_std),

@@ -1,16 +1,14 @@
-"""scikit-learn estimators for people with a stream: a growing network under MESU, in the compiled engine.
+"""The scikit-learn face of an online model: estimators that learn a stream in the compiled engine.
 
-`fit` starts anew and goes over a set several times; `partial_fit` goes on with the stream, in order and once. Prediction never
-changes the model. What they do is in `mesu.online.model`; here is what scikit-learn asks for.
+`fit` starts anew and goes over a set several times; `partial_fit` continues with the stream, in order and once. Prediction
+never changes the model. Learning itself is in `mesu.online.model`; here is what scikit-learn asks for.
 """
 
 import copy
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Integral, Real
-from os import PathLike
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -18,25 +16,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mesu.online import files as saving
-from mesu.online import memory_report as remembering
-from mesu.online.model import Moment, Settings, Stream
+from mesu.online.face import Face
+from mesu.online.model import OnlineModel
+from mesu.online.settings import Settings
+from mesu.online.snapshot import Snapshot
+from mesu.posterior.results import Uncertainty
+from mesu.rules.checks import whole
 
 
-class Uncertainty(NamedTuple):
-    """What is not known about each row: entropies in nats, or variances in the target's units."""
-
-    total: np.ndarray
-    aleatoric: np.ndarray  # what stays, however much is learned
-    epistemic: np.ndarray  # what more data could settle
-
-
-class StreamEstimator(BaseEstimator):
+class StreamEstimator(Face, BaseEstimator):
     """What the classifier and the regressor share."""
 
-    _regression: bool
-    _saved_as: str  # what a file calls the class
-    _stream: Stream
+    _online: OnlineModel
 
     def __init__(
         self,
@@ -63,39 +54,45 @@ class StreamEstimator(BaseEstimator):
 
     def uncertainty(self, X) -> Uncertainty:
         """How uncertain the prediction of each row is, and why."""
-        return Uncertainty(*self._now().answer(self._rows(X))[1:])
+        return self._predicted(X).uncertainty
 
     def score_samples(self, X) -> np.ndarray:
         """How normal each row is: minus its epistemic uncertainty. Higher is more normal."""
-        return -self._now().strangeness(self._rows(X))
+        rows = self._rows(X)
+        return -self._learned().epistemic(rows)
 
     def is_novel(self, X, share: float = 0.01) -> np.ndarray:
-        """Which rows are stranger than all but a `share` of the last thousand of the stream were, before they were learned."""
+        """Which rows are more uncertain than all but a `share` of the last 1,024 rows were before they were learned."""
         if not 0 <= share <= 1:
             raise ValueError(f"share must be between 0 and 1, got {share!r}")
-        rows, now = self._rows(X), self._now()
-        return now.strangeness(rows) > np.quantile(now.usual, 1 - share)
+        rows, now = self._rows(X), self._learned()
+        return now.epistemic(rows) > np.quantile(now.recent_epistemic, 1 - share)
 
-    def memory_report(self) -> "remembering.MemoryReport":
-        """What the model still remembers: `print` it, or draw its `figure()`."""
-        return remembering.report(self._now())
+    def _predicted(self, X) -> Any:
+        rows = self._rows(X)
+        return self._learned().predict(rows)
 
-    def save(self, path: str | PathLike) -> None:
-        """Keep the model in one file, for `mesu.load`."""
-        saving.save(self, path)
+    def _learned(self) -> Snapshot:
+        check_is_fitted(self)
+        return self._online.snapshot.with_predict_samples(whole("predict_samples", self.predict_samples))
 
-    def _kept(self) -> tuple[Moment, dict[str, Any], Any]:
-        """What a file keeps: all that was learned, the parameters, and the names of the columns if there are any."""
+    def _unchanged(self) -> Snapshot:
+        """The snapshot to continue from, unless somebody has set a parameter that takes effect at a start only."""
+        now = self._learned()
+        now.settings.must_equal(self._settings(now.settings.seed), "call fit to begin anew with it")
+        return now
+
+    def _kept(self) -> tuple[Snapshot, dict[str, Any], Any]:
         return self._unchanged(), self.get_params(deep=False), getattr(self, "feature_names_in_", None)
 
     @classmethod
-    def _from_kept(cls, moment: Moment, parameters: dict[str, Any], names: list | None) -> Self:
+    def _from_kept(cls, snapshot: Snapshot, parameters: dict[str, Any], names: list | None) -> Self:
+        """The model that a file keeps."""
         model: Any = cls(**parameters)
-        inputs = moment.weights.sizes[0]
-        if moment.settings.gaps:
+        if snapshot.settings.allow_missing:
             raise ValueError("its settings are those of a model for River")
-        model._stream = Stream(moment.settings, inputs, moment)
-        model.n_features_in_ = inputs
+        model.n_features_in_ = snapshot.weights.sizes[0]
+        model._online = OnlineModel(snapshot.settings, model.n_features_in_, snapshot)
         if names is not None:
             if not all(type(name) is str for name in names):
                 raise ValueError("its columns have other names")
@@ -106,80 +103,71 @@ class StreamEstimator(BaseEstimator):
         fresh = copy.copy(self)
         X, y = fresh._learnable(X, y, reset=True)
         order = check_random_state(self.random_state)
-        stream = fresh._begin(X.shape[1], order)
-        stream.study(X, y, _whole("epochs", self.epochs), order)
-        fresh._stream = stream
-        self.__dict__ = fresh.__dict__  # in one move, for those who predict meanwhile
+        online = fresh._begin(X.shape[1], order)
+        online.learn_set(X, y, whole("epochs", self.epochs), order)
+        fresh._online = online
+        self.__dict__ = fresh.__dict__  # in one step: other threads may be predicting
         return self
 
     def _partial_fit(self, X, y, classes=()) -> Self:
         if self.__sklearn_is_fitted__():
             settings = self._unchanged().settings
             X, y = self._learnable(X, y, reset=False)
-            self._stream.draw(settings.predict_samples)
-            self._stream.learn(X, y, classes)
+            self._online.set_predict_samples(settings.predict_samples)
+            self._online.learn(X, y, classes)
             return self
         fresh = copy.copy(self)
         X, y = fresh._learnable(X, y, reset=True)
-        fresh._stream = fresh._begin(X.shape[1], check_random_state(self.random_state))
-        fresh._stream.learn(X, y, classes)
+        fresh._online = fresh._begin(X.shape[1], check_random_state(self.random_state))
+        fresh._online.learn(X, y, classes)
         self.__dict__ = fresh.__dict__
         return self
 
-    def _begin(self, inputs: int, random: np.random.RandomState) -> Stream:
-        return Stream(self._settings(int(random.randint(2**31 - 1))), inputs)
+    def _begin(self, inputs: int, random: np.random.RandomState) -> OnlineModel:
+        return OnlineModel(self._settings(int(random.randint(2**31 - 1))), inputs)
 
     def _settings(self, seed: int) -> Settings:
-        widths = [self.hidden] if isinstance(self.hidden, Integral) else self.hidden
-        return Settings(
-            hidden=tuple(_whole("hidden", width) for width in widths),
-            memory=_number("memory", self.memory),
-            prior_std=_number("prior_std", self.prior_std),
-            samples=_whole("samples", self.samples),
-            predict_samples=_whole("predict_samples", self.predict_samples),
-            standardise=bool(self.standardise),
+        return Settings.of(
+            hidden=self.hidden,
+            memory=self.memory,
+            prior_std=self.prior_std,
+            samples=self.samples,
+            predict_samples=self.predict_samples,
+            init_scale=self.init_scale,
+            standardise=self.standardise,
             regression=self._regression,
             seed=seed,
-            init_scale=_number("init_scale", self.init_scale),
         )
 
     def _learnable(self, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and targets, checked: the only look for values that are not finite."""
         with _naming_words(X):
             checked: Any = validate_data(self, X, y, reset=reset, y_numeric=self._regression)
             return _numbers("X", checked[0]), checked[1]
 
     def _rows(self, X) -> np.ndarray:
+        """Rows to predict, checked as those to learn are."""
         check_is_fitted(self)
         with _naming_words(X):
             return _numbers("X", validate_data(self, X, reset=False))
 
-    def _now(self) -> Moment:
-        check_is_fitted(self)
-        return self._stream.moment.drawing(_whole("predict_samples", self.predict_samples))
-
-    def _unchanged(self) -> Moment:
-        """The moment to go on from, unless somebody has set a parameter that only a start can heed."""
-        now = self._now()
-        now.settings.must_be(self._settings(now.settings.seed), "call fit to begin anew with it")
-        return now
-
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_stream")
+        return hasattr(self, "_online")
 
 
 class MESUClassifier(ClassifierMixin, StreamEstimator):
-    """A classifier that learns a stream without end: new classes may appear, old evidence fades over `memory` examples.
+    """A classifier for an endless stream: new classes may appear, old evidence fades over `memory` examples.
 
     Args:
         hidden: Units of each hidden layer.
         memory: How many examples the posterior remembers; ``float("inf")`` never forgets.
-        prior_std: Where an unused weight's sigma relaxes to.
+        prior_std: What the sigma of an unused weight relaxes to.
         samples: Monte Carlo samples of each update.
-        predict_samples: Draws that a prediction is averaged over; the same for every row.
-        epochs: Times that `fit` goes over its set.
+        predict_samples: Draws that a prediction averages; every row has the same draws.
+        epochs: How often `fit` goes over its set.
         standardise: Bring each input to mean 0 and variance 1 as the stream has them so far.
         init_scale: What the first sigmas are multiplied by: 2 learns classes faster in the first hundreds of rows.
-        random_state: Seed of the start, the noise, and the order of `fit`.
+        random_state: Seed of the first weights, the noise, and the order of `fit`.
 
     Example:
         >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]] * 10), np.array(["low", "low", "high", "high"] * 10)
@@ -201,7 +189,7 @@ class MESUClassifier(ClassifierMixin, StreamEstimator):
         return self._fit(X, y)
 
     def partial_fit(self, X, y, classes=None) -> Self:
-        """Learn the next rows of the stream, in order, once. How it is cut into calls cannot be told from the result.
+        """Learn the next rows of the stream, in order, once. The result does not depend on how the rows are cut into calls.
 
         Args:
             X: Rows.
@@ -212,29 +200,29 @@ class MESUClassifier(ClassifierMixin, StreamEstimator):
 
     def predict(self, X) -> np.ndarray:
         """The most probable class of each row."""
-        rows, now = self._rows(X), self._now()
+        rows, now = self._rows(X), self._learned()
         classes, order = _sorted(now.labels)
-        return classes[now.answer(rows).value[:, order].argmax(1)]
+        return classes[now.predict(rows).probs[:, order].argmax(1)]
 
     def predict_proba(self, X) -> np.ndarray:
         """The probability of each class, in the order of `classes_`."""
-        rows, now = self._rows(X), self._now()
-        return now.answer(rows).value[:, _sorted(now.labels)[1]]
+        rows, now = self._rows(X), self._learned()
+        return now.predict(rows).probs[:, _sorted(now.labels)[1]]
 
     @property
     def classes_(self) -> np.ndarray:
         """The classes seen so far, sorted."""
         if not self.__sklearn_is_fitted__():
             raise AttributeError(f"this {type(self).__name__} has no classes_ yet: fit it first")
-        return _sorted(self._stream.moment.labels)[0]
+        return _sorted(self._online.snapshot.labels)[0]
 
     def _learnable(self, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         X, y = super()._learnable(X, y, reset)
-        return X, _labels(y, () if reset else self._stream.moment.labels)
+        return X, _labels(y, () if reset else self._online.snapshot.labels)
 
 
 class MESURegressor(RegressorMixin, StreamEstimator):
-    """A regressor that learns a stream without end, and the noise of its targets with it.
+    """A regressor for an endless stream, which learns the noise of its targets too.
 
     Arguments as for `MESUClassifier`. Targets are standardised as the stream has them so far.
 
@@ -257,14 +245,13 @@ class MESURegressor(RegressorMixin, StreamEstimator):
         return self._fit(X, y)
 
     def partial_fit(self, X, y) -> Self:
-        """Learn the next rows of the stream, in order, once. How it is cut into calls cannot be told from the result."""
+        """Learn the next rows of the stream, in order, once. The result does not depend on how the rows are cut into calls."""
         return self._partial_fit(X, y)
 
     def predict(self, X, return_std: bool = False) -> Any:
         """The predictive mean of each row; with `return_std` its standard deviation too, noise included."""
-        rows, now = self._rows(X), self._now()
-        answer = now.answer(rows)
-        return (answer.value, np.sqrt(answer.total)) if return_std else answer.value
+        found = self._predicted(X)
+        return (found.mean, found.std) if return_std else found.mean
 
     def _learnable(self, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         X, y = super()._learnable(X, y, reset)
@@ -294,15 +281,15 @@ def _sorted(labels: tuple) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:
-    """Values as double-precision numbers, unless they are dates or the like."""
+    """Values in double precision; dates and the like are refused."""
     if values.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be numbers, got {values.dtype}: encode its columns as numbers first")
-    return values.astype(np.float64)
+    return values.astype(np.float64, copy=False)
 
 
 @contextmanager
 def _naming_words(X: Any) -> Iterator[None]:
-    """Say which column of a table has words, where NumPy only says that there is a word."""
+    """Name the column that has words, where NumPy only says that there is a word somewhere."""
     try:
         yield
     except ValueError as error:
@@ -327,15 +314,3 @@ def _first_word(X: Any) -> tuple[Any, str | None]:
                 except ValueError:
                     return name, value
     return None, None
-
-
-def _number(name: str, value: Any) -> float:
-    if not isinstance(value, Real):
-        raise ValueError(f"{name} must be a number, got {value!r}")
-    return float(value)
-
-
-def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be a whole number, 1 or more, got {value!r}")
-    return int(value)

@@ -1,7 +1,20 @@
 """A posterior is a module: any network as a mean-field Gaussian over its weights, how it starts, and what its output means."""
 
 from mesu.posterior.bayesian import Bayesian, Pair
-from mesu.posterior.likelihood import Categorical, GaussianNoise, Likelihood
+from mesu.posterior.likelihood import Bernoulli, Categorical, GaussianNoise, Likelihood
 from mesu.posterior.noise import Noise
+from mesu.posterior.results import MultiLabelPrediction, Prediction, RegressionPrediction, Uncertainty
 
-__all__ = ["Bayesian", "Categorical", "GaussianNoise", "Likelihood", "Noise", "Pair"]
+__all__ = [
+    "Bayesian",
+    "Bernoulli",
+    "Categorical",
+    "GaussianNoise",
+    "Likelihood",
+    "MultiLabelPrediction",
+    "Noise",
+    "Pair",
+    "Prediction",
+    "RegressionPrediction",
+    "Uncertainty",
+]

@@ -55,7 +55,8 @@ class Bayesian(nn.Module):
         deterministic: Names of parameters or submodules to leave out (``"embedding"``, ``"*.bias"``).
         batchnorm: ``"refuse"`` or ``"freeze"``. Batch normalisation mixes examples and keeps running averages that no
             posterior covers; frozen, it uses the averages it came with and its gains stay deterministic.
-        likelihood: ``"categorical"`` (class scores) or ``"gaussian"`` (regression).
+        likelihood: ``"categorical"`` (class scores), ``"gaussian"`` (regression), ``"bernoulli"`` (any number of labels a
+            row), a name that was registered, or an object of your own (docs/how-to/add-a-likelihood.md).
         noise_std: Observation noise of the Gaussian likelihood.
         vectorize: Run the samples as one batch (True) or one after the other (False); None picks the faster.
         seed: Seed of the posterior's own noise; None takes one from torch's global generator.

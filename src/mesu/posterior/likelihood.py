@@ -1,18 +1,44 @@
-"""What the network's output means: class scores (softmax) or a regression mean with Gaussian noise.
+"""What the network's output means: class scores (softmax), several yes-or-no scores (sigmoid), or a regression mean.
 
-A likelihood turns drawn outputs ``[S, B, ...]`` and targets into the cost that the posterior learns from, and refuses
-targets that it cannot score before anything is learned. `mesu.prediction` turns the same outputs into uncertainty.
+A likelihood says three things of drawn outputs ``[S, B, ...]``: which targets it can score (`check`), what they cost the
+posterior that learns (`nll`), and which prediction they are together (`summarise`). Anything with these three methods is one:
+pass it as ``mesu.Bayesian(net, likelihood=MyLikelihood())``, or give it a name with `register`.
 """
 
 import math
+from inspect import signature
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mesu.posterior.results import MultiLabelPrediction, Prediction, RegressionPrediction
+from mesu.registry import Registry
 from mesu.rules.checks import positive
 
 
+class Likelihood(Protocol):
+    """What a likelihood has to say of outputs that were drawn `S` times for `B` examples."""
+
+    def check(self, y: Tensor) -> None:
+        """Raise a `ValueError` for targets that cannot be scored, before anything is learned."""
+        ...
+
+    def nll(self, out: Tensor, y: Tensor) -> Tensor:
+        """The negative log-likelihood of the targets under outputs ``[S, B, ...]``: summed over `B`, averaged over `S`."""
+        ...
+
+    def summarise(self, out: Tensor) -> Any:
+        """The prediction that outputs ``[S, B, ...]`` are together: a tensor ``[B, ...]``, or a dataclass of such tensors."""
+        ...
+
+
+LIKELIHOODS = Registry("likelihood", "mesu.likelihoods")
+register = LIKELIHOODS.register
+
+
+@register("categorical")
 class Categorical:
     """Outputs ``[S, B, C]`` are scores of C classes; targets are class numbers ``[B]``.
 
@@ -51,7 +77,12 @@ class Categorical:
         repeated = y.long().expand(out.shape[0], *y.shape).flatten(0, 1)
         return F.cross_entropy(out.flatten(0, 1), repeated, reduction="sum") / out.shape[0]
 
+    def summarise(self, out: Tensor) -> Prediction:
+        """The mean of the drawn class probabilities, and how uncertain it is."""
+        return Prediction.from_scores(out)
 
+
+@register("gaussian")
 class GaussianNoise:
     """Outputs ``[S, B, ...]`` are means of real-valued targets ``[B, ...]``, observed with noise of a fixed std."""
 
@@ -65,28 +96,62 @@ class GaussianNoise:
 
     def nll(self, out: Tensor, y: Tensor) -> Tensor:
         """Negative log density, summed over the batch and averaged over the samples."""
-        if out.shape[1:] != y.shape:
-            raise ValueError(
-                f"targets of shape {tuple(y.shape)} do not match the network's outputs {tuple(out.shape[1:])}: "
-                "reshape the targets (y[:, None] for one output)"
-            )
+        _refuse_other_shape(out, y)
         error = (out - y) / self.noise_std
         constant = math.log(self.noise_std) + 0.5 * math.log(2 * math.pi)
         return (0.5 * error.square() + constant).sum() / out.shape[0]
 
+    def summarise(self, out: Tensor) -> RegressionPrediction:
+        """The mean of the drawn means, and the variances around it."""
+        return RegressionPrediction.from_means(out, self.noise_std**2)
 
-Likelihood = Categorical | GaussianNoise
+
+@register("bernoulli")
+class Bernoulli:
+    """Outputs ``[S, B, K]`` are scores of K labels, any number of which a row may have; targets ``[B, K]`` are 0 or 1."""
+
+    def check(self, y: Tensor) -> None:
+        """Refuse targets that are neither 0 nor 1."""
+        wrong = (y != 0) & (y != 1)
+        if wrong.any():
+            where = tuple(int(i) for i in wrong.nonzero()[0])
+            raise ValueError(
+                f"each label must be 0 or 1, got {y[where].item()} at index {where}: "
+                "make a column of 0 and 1 for every label"
+            )
+
+    def nll(self, out: Tensor, y: Tensor) -> Tensor:
+        """Binary cross-entropy, summed over batch and labels and averaged over the samples."""
+        _refuse_other_shape(out, y)
+        wanted = y.to(out.dtype).expand_as(out)
+        return F.binary_cross_entropy_with_logits(out, wanted, reduction="sum") / out.shape[0]
+
+    def summarise(self, out: Tensor) -> MultiLabelPrediction:
+        """The mean of the drawn probabilities of each label, and how uncertain it is."""
+        return MultiLabelPrediction.from_scores(out)
 
 
-def named(likelihood: str | Likelihood, noise_std: float) -> Likelihood:
-    """The likelihood a user asked for by name."""
-    if not isinstance(likelihood, str):
-        return likelihood
-    if likelihood == "categorical":
-        return Categorical()
-    if likelihood == "gaussian":
-        return GaussianNoise(noise_std)
-    raise ValueError(f"likelihood must be 'categorical' or 'gaussian', got {likelihood!r}")
+def named(likelihood: str | Likelihood, noise_std: float = 1.0) -> Likelihood:
+    """The likelihood that a user asked for, by its name or as an object.
+
+    A registered likelihood is called without arguments, except that one with a parameter `noise_std` is given it.
+    """
+    if isinstance(likelihood, str):
+        if likelihood not in LIKELIHOODS:
+            raise ValueError(
+                f"likelihood must be {', '.join(map(repr, LIKELIHOODS))}, or an object with check, nll and summarise, "
+                f"got {likelihood!r}"
+            )
+        make = LIKELIHOODS[likelihood]
+        return make(noise_std=noise_std) if "noise_std" in signature(make).parameters else make()
+    if isinstance(likelihood, type):
+        raise TypeError(f"likelihood must be an object, got the class {likelihood.__name__}: call it first")
+    missing = [name for name in ("check", "nll", "summarise") if not callable(getattr(likelihood, name, None))]
+    if missing:
+        raise TypeError(
+            f"likelihood must have the methods check, nll and summarise, and {type(likelihood).__name__} has no {missing[0]}"
+        )
+    return likelihood
 
 
 def describe_bad(x: Tensor) -> str:
@@ -94,3 +159,11 @@ def describe_bad(x: Tensor) -> str:
     bad = ~torch.isfinite(x)
     where = tuple(int(i) for i in bad.nonzero()[0])
     return f"{x[where].item()} at index {where} ({int(bad.sum())} of {x.numel()} values are not finite)"
+
+
+def _refuse_other_shape(out: Tensor, y: Tensor) -> None:
+    if out.shape[1:] != y.shape:
+        raise ValueError(
+            f"targets of shape {tuple(y.shape)} do not match the network's outputs {tuple(out.shape[1:])}: "
+            "reshape the targets (y[:, None] for one output)"
+        )

@@ -1,6 +1,15 @@
-"""Checks of a rule's constants: every refusal names the value and the remedy."""
+"""Checks of settings, for rules and everything above them: every refusal names the value and the remedy."""
 
 from math import isfinite, isnan
+from numbers import Integral
+from typing import Any
+
+
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """`value` as an `int` if it is a whole number, `least` or more, else `ValueError`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be a whole number, {least} or more, got {value!r}")
+    return int(value)
 
 
 def number(name: str, value: float) -> float:

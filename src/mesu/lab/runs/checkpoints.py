@@ -8,7 +8,6 @@ The JSON is written last and holds the SHA-256 of the tensors and of itself, so 
 Loading one never runs code.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -16,19 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polars.exceptions import PolarsError
-from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from mesu.disk import UNREADABLE, digest_of, reason_of, replacing
 from mesu.lab.table import Row, as_table
-from mesu.disk import replacing
 
 KEPT = 2  # checkpoints of a trial on disk
-# what reading a damaged file, or one that somebody tampered with, raises
-UNREADABLE = (
-    *(OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError),
-    *(PolarsError, SafetensorError),
-)
 ASIDE = re.compile(r"\..+\.\d+")  # what `replacing` writes to: .name.process
 
 
@@ -52,11 +45,11 @@ def write(folder: Path, checkpoint: Checkpoint) -> None:
     description = {
         "stages": checkpoint.stages,
         "seconds": round(checkpoint.seconds, 3),
-        "sha256": hashlib.sha256(data).hexdigest(),
+        "sha256": digest_of(data),
         "columns": Row._fields,
         "rows": checkpoint.rows,
     }
-    description["check"] = _digest(description)
+    description["check"] = digest_of(json.dumps(description))
     base = folder / f"after-{checkpoint.stages:04d}"
     with replacing(base.with_suffix(".safetensors")) as path:
         path.write_bytes(data)
@@ -92,7 +85,7 @@ def read(path: Path) -> Checkpoint:
     try:
         description = json.loads(path.read_text())
         check = description.pop("check", None)  # the first ones written had none
-        if check is not None and check != _digest(description):
+        if check is not None and check != digest_of(json.dumps(description)):
             raise ValueError("its text is not what was written")
         if description["columns"] != list(Row._fields):
             raise ValueError("it has other columns")
@@ -101,24 +94,16 @@ def read(path: Path) -> Checkpoint:
         stages, seconds, expected = int(description["stages"]), float(description["seconds"]), description["sha256"]
         if stages != stages_in_name(path):
             raise ValueError(f"it says that {stages} stages are done")
-    except UNREADABLE as error:
-        raise Damaged(f"the checkpoint {path} cannot be read ({_reason(error)})") from error
+    except (*UNREADABLE, PolarsError) as error:
+        raise Damaged(f"the checkpoint {path} cannot be read ({reason_of(error)})") from error
     beside = path.with_suffix(".safetensors")
     try:
         data = beside.read_bytes()
-        if hashlib.sha256(data).hexdigest() != expected:
+        if digest_of(data) != expected:
             raise ValueError("its bytes are not those that were written")
         return Checkpoint(stages, rows, load(data), seconds)
     except UNREADABLE as error:
-        raise Damaged(f"the checkpoint {beside} cannot be read ({_reason(error)})") from error
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
-
-
-def _digest(description: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(description).encode()).hexdigest()
+        raise Damaged(f"the checkpoint {beside} cannot be read ({reason_of(error)})") from error
 
 
 def _files(folder: Path) -> list[Path]:

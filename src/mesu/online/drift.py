@@ -1,0 +1,138 @@
+"""A drift detector on what a model does not know, and the wrapper that passes it each row's uncertainty."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from math import inf, log
+from typing import Any
+
+from mesu.online.needs_river import base, compose, drift
+
+ALLOWED = 1 / 8  # by how much ranks may on average lie above the middle without an alarm
+RATE = 3.25  # solves sinh(r/2) / (r/2) = exp(r ALLOWED): exp(r S) of uniform ranks is then a martingale between alarms
+LEAST = 50  # fewest values to rank one among
+
+
+class EpistemicDrift(base.DriftAndWarningDetector):
+    """A drift detector on epistemic uncertainty: it raises an alarm when rows are less known to a model than rows used to be.
+
+    Each value is ranked among the last `window` ones, so that units and scale do not matter, and the ranks are added up:
+
+        S' = max(0, S + rank - 1/2 - 1/8)                drift if S > log(1 / delta) / 3.25, warning at half of it
+
+    Ranks on a stream that stays the same are uniform, and S then passes a threshold h from 0 with a chance of at most
+    exp(-3.25 h). A model that grows more certain ranks its rows lower and lower, which raises no alarm. If every row is less
+    known than all rows before, the alarm comes after 16 of them.
+
+    `mesu.river.DriftRetrainingClassifier` passes it the epistemic uncertainty of each row. River's own wrapper of that name
+    passes the error of a prediction, a 0 or a 1, which is refused unless `listen` is False.
+
+    Args:
+        delta: Chance of a false alarm, each time that a row is more uncertain than usual.
+        window: How many values one is ranked among.
+        grace: How many values are ignored after a start and after a drift: a new model has to settle first.
+        listen: True expects uncertainties, and refuses the 0 or 1 of a wrapper that passes errors; False ranks any numbers.
+
+    Example:
+        >>> from mesu import river
+        >>> detector = river.EpistemicDrift(listen=False)
+        >>> draw = np.random.default_rng(0)
+        >>> for row, value in enumerate([*draw.exponential(1, 1000), *draw.exponential(5, 100)]):
+        ...     detector.update(value)
+        ...     if detector.drift_detected:
+        ...         print("drift at row", row)
+        drift at row 1027
+    """
+
+    def __init__(self, delta: float = 1e-8, window: int = 1000, grace: int = 200, listen: bool = True) -> None:
+        super().__init__()
+        if not 0 < delta < 1:
+            raise ValueError(f"delta must be a chance between 0 and 1, got {delta!r}")
+        if window < LEAST:
+            raise ValueError(f"window must be {LEAST} values or more, got {window!r}")
+        if grace < 0:
+            raise ValueError(f"grace must be 0 values or more, got {grace!r}")
+        self.delta = delta
+        self.window = window
+        self.grace = grace
+        self.listen = listen
+        self._reset()
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._seen, self._sum = 0, 0.0
+        self._recent: deque[float] = deque()
+        self._sorted: list[float] = []
+
+    def update(self, x: float) -> None:
+        """Take the epistemic uncertainty of the next row into account, or with ``listen=False`` any number."""
+        if self.listen and isinstance(x, int):
+            raise ValueError(
+                f"EpistemicDrift ranks uncertainties, and {x!r} is the error that River's wrapper passes: use "
+                "mesu.river.DriftRetrainingClassifier, or EpistemicDrift(listen=False) for numbers of your own"
+            )
+        if self._drift_detected:
+            self._reset()
+        value = float(x)
+        if value != value:
+            raise ValueError("a detector cannot rank nan: leave it out")
+        self._seen += 1
+        if self._seen <= self.grace:
+            return
+        if len(self._recent) >= LEAST:
+            below, upto = bisect_left(self._sorted, value), bisect_right(self._sorted, value)
+            rank = (below + upto + 1) / 2 / (len(self._sorted) + 1)
+            self._sum = max(0.0, self._sum + rank - 0.5 - ALLOWED)
+        threshold = -log(self.delta) / RATE
+        self._drift_detected = self._sum > threshold
+        # River's wrappers look at a warning first
+        self._warning_detected = not self._drift_detected and self._sum > threshold / 2
+        insort(self._sorted, value)
+        self._recent.append(value)
+        if len(self._recent) > self.window:
+            del self._sorted[bisect_left(self._sorted, self._recent.popleft())]
+
+
+class DriftRetrainingClassifier(drift.DriftRetrainingClassifier):
+    """River's wrapper of that name, except that its detector is passed the epistemic uncertainty of each row, not the error.
+
+    A drift replaces the model by one that has learned since the warning.
+
+    Args:
+        model: A classifier of `mesu.river`, or a pipeline that ends in one.
+        drift_detector: An `EpistemicDrift`, or any detector that takes numbers; None is `EpistemicDrift()`.
+        train_in_background: Whether a new model learns from the warning on; otherwise it starts at the drift.
+
+    Example:
+        >>> from mesu import river
+        >>> model = river.DriftRetrainingClassifier(river.MESUClassifier(seed=0), river.EpistemicDrift())
+        >>> model.learn_one({"warm": 1}, "summer")
+        >>> model.predict_one({"warm": 1})
+        'summer'
+    """
+
+    def __init__(self, model: Any, drift_detector: Any = None, train_in_background: bool = True) -> None:
+        super().__init__(model, EpistemicDrift() if drift_detector is None else drift_detector, train_in_background)
+
+    def _update_detector(self, x: Any, y: Any) -> None:
+        epistemic = _epistemic(self.model, x)
+        if epistemic == inf:  # nothing has been learned yet
+            return
+        detector: Any = self.drift_detector
+        detector.update(epistemic)
+        if self.train_in_background and detector.warning_detected:
+            self.bkg_model.learn_one(x, y)
+        elif self.train_in_background and detector.drift_detected:
+            self.model, self.bkg_model = self.bkg_model, self.bkg_model.clone()
+        elif detector.drift_detected:
+            self.model = self.model.clone()
+
+
+def _epistemic(model: Any, x: Any) -> float:
+    """The epistemic uncertainty of a row under a model, or under the last step of a pipeline."""
+    if isinstance(model, compose.Pipeline):
+        x, model = model.transform_one(x), list(model.steps.values())[-1]
+    if not hasattr(model, "uncertainty_one"):
+        raise TypeError(
+            f"the model must be one of mesu.river, which says how uncertain it is, got {type(model).__name__}"
+        )
+    return model.uncertainty_one(x)["epistemic"]
