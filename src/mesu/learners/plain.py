@@ -1,7 +1,5 @@
 """A plain network under a weight rule (SGD, EWC, SI, ...), one example at a time, told of boundaries where it asks."""
 
-from collections.abc import Mapping
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,14 +10,16 @@ from torch.func import functional_call, grad, vmap
 
 from mesu.engine import WeightEngine, why_not
 from mesu.engine.run import warn_fallback
-from mesu.learners.state import check_moves, device_of, restore, tensors_of
+from mesu.learners.chunks import ChunkLearner, whole
+from mesu.learners.state import check_moves, device_of
 from mesu.optim import EWC, SI
+from mesu.posterior.likelihood import Categorical
 from mesu.prediction import Prediction, predict
 
 FISHER_NUMBERS = 2**25  # how much of the gradients of single examples is held at once: an eighth of a gigabyte
 
 
-class WeightLearner:
+class WeightLearner(ChunkLearner):
     """A deterministic network and the rule that moves it.
 
     Args:
@@ -32,27 +32,17 @@ class WeightLearner:
     def __init__(
         self, net: nn.Module, optimizer: torch.optim.Optimizer, batch: int = 1, engine: bool | None = None
     ) -> None:
-        if not isinstance(batch, Integral) or batch < 1:
-            raise ValueError(f"batch must be a whole number, 1 or more, got {batch!r}")
+        self.batch = whole("batch", batch)
         check_moves(net, optimizer)
-        self.net, self.optimizer, self.batch = net, optimizer, batch
+        self.net, self.optimizer = net, optimizer
         reason = "it was told not to" if engine is False else why_not(net, optimizer)
         self.engine = WeightEngine(net, optimizer, batch) if reason is None else None  # type: ignore[arg-type]
         if reason is not None and engine is None:
             warn_fallback(net, reason)
 
-    def learn(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
-        """One update for each `batch` examples, in order."""
-        if self.engine is not None:
-            self.engine.learn(x, y, **inputs)
-            return
-        for examples, labels in zip(
-            torch.from_numpy(x).split(self.batch), torch.from_numpy(y).split(self.batch), strict=True
-        ):
-            examples, labels = examples.to(device_of(self.net)), labels.to(device_of(self.net))
-            F.cross_entropy(self.net(examples, **inputs), labels, reduction="sum").backward()
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+    def cost(self, x: Tensor, y: Tensor, **inputs: Any) -> Tensor:
+        """Cross-entropy, summed over the batch."""
+        return Categorical().nll(self.net(x, **inputs)[None], y)
 
     def boundary(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
         """Consolidate what the task's examples were worth, if the rule does."""
@@ -66,14 +56,6 @@ class WeightLearner:
     def predict(self, x: np.ndarray, samples: int = 1, **inputs: Any) -> Prediction:
         """One answer: a deterministic network has aleatoric uncertainty only."""
         return predict(self.net, torch.from_numpy(x).to(device_of(self.net)), samples=1, **inputs)
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """Everything that a later update depends on, copied: `restore` goes on from it bit for bit."""
-        return tensors_of(self.net, self.optimizer)
-
-    def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Become what the learner was that gave these `tensors`."""
-        restore(self.net, self.optimizer, tensors)
 
 
 def fisher_diagonal(net: nn.Module, x: Tensor, y: Tensor, **inputs: Any) -> list[Tensor]:

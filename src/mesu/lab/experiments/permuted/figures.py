@@ -155,8 +155,8 @@ def _study(experiment: str, summary: dict) -> list[Panel]:
     ours = {memory(name): scores["last_five_accuracy"] for name, scores in summary.items() if memory(name) is not None}
     if len(ours) < 2:
         return []
-    published = PERMUTED_MNIST if experiment == "permuted-mnist" else {}
-    theirs = {memory(name): scores["last_five_accuracy"] for name, scores in published.items() if memory(name)}
+    paper = PERMUTED_MNIST if experiment == "permuted-mnist" else {}
+    theirs = {memory(name): scores["last_five_accuracy"] for name, scores in paper.items() if memory(name)}
     places = _places({n for n in [*ours, *theirs] if n is not None})
 
     def draw(axes: Axes) -> None:
