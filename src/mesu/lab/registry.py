@@ -59,7 +59,12 @@ class Registry:
             return self._registered[name]
         declared = self._declared()
         if name in declared:
-            return declared[name].load()
+            try:
+                return declared[name].load()
+            except Exception as error:  # whatever the module of another package raises
+                raise ValueError(
+                    f"the {self.kind} {name!r} cannot be loaded from {declared[name].value!r}: {error}"
+                ) from error
         raise ValueError(
             f"there is no {self.kind} {name!r}: choose from {', '.join(self)}, or import the module that registers it"
         )
@@ -72,7 +77,7 @@ class Registry:
         yield from (name for name in self._declared() if name not in self._registered)
 
     def __len__(self) -> int:
-        return len(list(self))
+        return sum(1 for _ in self)
 
     def items(self) -> Iterator[tuple[str, Any]]:
         """Names and what they stand for."""
@@ -97,3 +102,7 @@ def import_modules(names: tuple[str, ...]) -> None:
             import_module(name)
         except ImportError as error:
             raise ValueError(f"the module {name!r} cannot be imported: {error}") from error
+
+
+experiments = Registry("experiment", "mesu.experiments")  # settings of an experiment: `mesu.lab.experiments.trial.Experiment`
+streams = Registry("stream", "mesu.streams")  # classes of streams, or functions that make one

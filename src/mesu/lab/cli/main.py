@@ -19,9 +19,11 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from tyro.extras import subcommand_cli_from_dict
 
 from mesu.lab.cli.data import get, list_data, live_progress, print_error, verify_data
-from mesu.lab.experiments import EXPERIMENTS, about
+from mesu.lab.experiments import about, experiments
+from mesu.lab.registry import import_modules
 from mesu.lab.report import WIDTH, paper_note, summary_table, write, write_joined, write_markdown
 from mesu.lab.runs.run import Run, check_workers, watch
+from mesu.lab.streams import streams
 from mesu.lab.table import summarise
 from mesu.version import __version__
 
@@ -110,6 +112,8 @@ def _run_command(kind: Any, defaults: Any) -> Callable[..., None]:
         out: Folder that gets the run's own folder.
         workers: Learners and seeds trained side by side.
         json: Print one JSON object on standard output instead of a table.
+
+    `--import MODULE` imports a module first, such as one of your own that registers an experiment.
     """
     return run
 
@@ -139,6 +143,8 @@ def _option(given: list[str], name: str) -> str | None:
 
 def resume(run: tyro.conf.Positional[Path], workers: int = cores(), json: bool = False) -> None:
     """Finish a run that was stopped; what it had finished is kept.
+
+    An experiment of your own is known once its module is imported: `mesu resume RUN --import MODULE`.
 
     Args:
         run: The run's folder.
@@ -184,8 +190,12 @@ def report(
 def list_experiments() -> None:
     """List the experiments and what each shows."""
     console = Console()
-    for name in EXPERIMENTS:
+    for name in experiments:
         console.print(f"[bold]{name}[/bold]  {about(name)}", highlight=False)
+    console.print("\nstreams, for experiments of your own:", highlight=False)
+    for name, stream in streams.items():
+        first_line = (stream.__doc__ or "").strip().partition("\n")[0]
+        console.print(f"[bold]{name}[/bold]  {first_line}", highlight=False)
 
 
 def bench(quick: bool = False, json: bool = False) -> None:
@@ -232,6 +242,21 @@ def _data_help() -> None:
     """List, get or verify data sets: `mesu data --help` says how."""
 
 
+def _imports(given: list[str]) -> tuple[tuple[str, ...], list[str]]:
+    """The modules that `--import` and MESU_IMPORT name, separated by commas, and the other arguments."""
+    named, others, rest = [os.environ.get("MESU_IMPORT", "")], [], iter(given)
+    for word in rest:
+        if word == "--import":
+            named.append(next(rest, ""))
+            if not named[-1]:
+                raise ValueError("--import takes the name of a module: --import my_module")
+        elif word.startswith("--import="):
+            named.append(word.partition("=")[2])
+        else:
+            others.append(word)
+    return tuple(name.strip() for name in ",".join(named).split(",") if name.strip()), others
+
+
 def _short(item: Any) -> str:
     return f"{item:.15g}" if isinstance(item, float) else str(item)
 
@@ -256,6 +281,10 @@ def main(arguments: list[str] | None = None) -> None:
         )
 
     try:
+        modules, given = _imports(given)
+        if modules:
+            sys.path.insert(0, str(Path.cwd()))  # a console script starts with its own folder there instead
+            import_modules(modules)
         if given[:1] == ["data"]:  # whose names are separated by blanks, so the registry does not apply
             commands = {"list": list_data, "get": get, "verify": verify_data}
             subcommand_cli_from_dict(commands, prog="mesu data", args=given[1:])
@@ -264,10 +293,10 @@ def main(arguments: list[str] | None = None) -> None:
             if given == ["--version"]:
                 print(f"mesu {__version__}")
             elif given[:1] == ["run"]:
-                chosen = [name for name in EXPERIMENTS if given[1:2] == [name]] or list(EXPERIMENTS)
+                chosen = [name for name in experiments if given[1:2] == [name]] or list(experiments)
                 commands = {
                     name: _run_command(kind, _defaults(kind, name, given if name in chosen else []))
-                    for name, kind in EXPERIMENTS.items()
+                    for name, kind in experiments.items()
                 }
                 subcommand_cli_from_dict(commands, prog="mesu run", args=given[1:], config=(tyro.conf.OmitArgPrefixes,))
             else:
