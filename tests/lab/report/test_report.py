@@ -48,7 +48,7 @@ def fabricated(experiment, learner, seed, tasks, every=10):
 def finished(parent, settings, rows=None, times=None):
     """A run folder with fabricated rows in place of a run's."""
     run = Run.create(settings, parent)
-    jobs = [(name, seed) for name in settings.contestants for seed in range(settings.seeds)]
+    jobs = [(entry.label, seed) for entry in settings.entries for seed in range(settings.seeds)]
     if rows is None:
         rows = [row for job in jobs for row in fabricated(settings.name, *job, settings.tasks)]
     as_table(rows).write_parquet(run.folder / "table.parquet")
@@ -279,9 +279,9 @@ def test_odd_names_are_text_and_nothing_else(odd):
 def fabricated_rows(settings):
     return [
         row
-        for name in settings.contestants
+        for entry in settings.entries
         for seed in range(settings.seeds)
-        for row in fabricated(settings.name, name, seed, settings.tasks)
+        for row in fabricated(settings.name, entry.label, seed, settings.tasks)
     ]
 
 
@@ -524,7 +524,7 @@ def assert_whole(lines, summary, shown):
 
 @pytest.mark.parametrize("width", [80, 90, 100])
 def test_terminal_table_of_the_demo_is_whole_at_every_usual_width(width):
-    jobs = [(name, seed) for name in SIX.contestants for seed in range(3)]
+    jobs = [(entry.label, seed) for entry in SIX.entries for seed in range(3)]
     summary = summarise(as_table([row for job in jobs for row in fabricated(SIX.name, *job, SIX.tasks)]))
     lines = printed(summary_table(summary, "title", width=width), width)
     assert max(map(len, lines)) <= width
@@ -533,7 +533,7 @@ def test_terminal_table_of_the_demo_is_whole_at_every_usual_width(width):
 
 
 def test_terminal_table_in_a_narrow_terminal_names_the_columns_it_leaves_out():
-    jobs = [(name, seed) for name in SIX.contestants for seed in range(3)]
+    jobs = [(entry.label, seed) for entry in SIX.entries for seed in range(3)]
     summary = summarise(as_table([row for job in jobs for row in fabricated(SIX.name, *job, SIX.tasks)]))
     lines = printed(summary_table(summary, "title", width=50), 50)
     assert max(map(len, lines)) <= 50
