@@ -69,6 +69,10 @@ class Registry:
             f"there is no {self.kind} {name!r}: choose from {', '.join(self)}, or import the module that registers it"
         )
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """What a name stands for, or else the default."""
+        return self[name] if name in self else default
+
     def __contains__(self, name: object) -> bool:
         return name in self._registered or name in self._declared()
 
@@ -104,5 +108,7 @@ def import_modules(names: tuple[str, ...]) -> None:
             raise ValueError(f"the module {name!r} cannot be imported: {error}") from error
 
 
-experiments = Registry("experiment", "mesu.experiments")  # settings of an experiment: `mesu.lab.experiments.trial.Experiment`
+experiments = Registry(
+    "experiment", "mesu.experiments"
+)  # settings of an experiment: `mesu.lab.experiments.trial.Experiment`
 streams = Registry("stream", "mesu.streams")  # classes of streams, or functions that make one

@@ -56,7 +56,7 @@ def _check_task(task: Any, index: int, classes: int) -> None:
         _require(y.shape == (len(x),), f"labels {where} must be one a row, got shape {y.shape} for {len(x)} rows")
         _require(bool(np.isfinite(x).all()), f"inputs {where} must be finite")
         _require(np.issubdtype(y.dtype, np.integer), f"labels {where} must be whole numbers, got {y.dtype}")
-        within = 0 <= int(y.min()) and int(y.max()) < classes
+        within = int(y.min()) >= 0 and int(y.max()) < classes
         _require(within, f"labels {where} must be from 0 to {classes - 1}, got {y.min()} to {y.max()}")
     _require(
         task.x_train.shape[1:] == task.x_test.shape[1:],

@@ -57,7 +57,9 @@ def _check_predictions(learner: Learner, x: np.ndarray, y: np.ndarray, classes: 
     probs = learner.predict(x, 8, **inputs).probs
     _require(tuple(probs.shape) == (len(x), classes), f"probs must be [rows, classes], got {tuple(probs.shape)}")
     _require(bool(torch.isfinite(probs).all() and (probs >= 0).all()), "probs must be finite, 0 or greater")
-    _require(bool(torch.allclose(probs.sum(-1), torch.ones(len(x), dtype=probs.dtype), atol=1e-5)), "probs must sum to 1")
+    _require(
+        bool(torch.allclose(probs.sum(-1), torch.ones(len(x), dtype=probs.dtype), atol=1e-5)), "probs must sum to 1"
+    )
     _require(_same(learner.tensors(), before), "predict must change nothing that a later update depends on")
 
 
@@ -71,7 +73,9 @@ def _check_chunks(make: Callable[[], Learner], tasks: list, batch: int, inputs: 
         for learner in (whole, cut):
             learner.boundary(x, y, **inputs)
     _require(not _same(whole.tensors(), begun.tensors()), "learn must change something")
-    _require(_same(whole.tensors(), cut.tensors()), "a stream cut into other chunks must give the same learner, bit for bit")
+    _require(
+        _same(whole.tensors(), cut.tensors()), "a stream cut into other chunks must give the same learner, bit for bit"
+    )
 
 
 def _check_restore(make: Callable[[], Learner], tasks: list, inputs: dict[str, Any]) -> None:
@@ -86,7 +90,9 @@ def _check_restore(make: Callable[[], Learner], tasks: list, inputs: dict[str, A
         each.learn(*tasks[1], **inputs)
         each.boundary(*tasks[1], **inputs)
     _require(_same(saved, kept), "tensors must be copies: learning on must not change what was saved")
-    _require(_same(learner.tensors(), twin.tensors()), "what was restored must go on as the learner does that was saved")
+    _require(
+        _same(learner.tensors(), twin.tensors()), "what was restored must go on as the learner does that was saved"
+    )
     x = tasks[0][0]
     one, other = (each.predict(x, 8, **inputs).probs for each in (learner, twin))
     _require(torch.equal(one, other), "what was restored must predict as the learner does that was saved")
@@ -108,14 +114,16 @@ def _check_bad_input(
     _refuses(learner, lambda: learner.learn(x[:0], y[:0], **inputs), "an empty chunk")
     _refuses(learner, lambda: learner.learn(x, y[:-batch], **inputs), "fewer labels than rows")
     # torch itself refuses a wrong width, with an error of its own kind
-    _refuses(learner, lambda: learner.learn(x[:, 1:], y, **inputs), "rows of another width", ValueError, RuntimeError)
+    _refuses(learner, lambda: learner.learn(x[:, 1:], y, **inputs), "rows of another width", (ValueError, RuntimeError))
 
 
-def _refuses(learner: Learner, act: Callable[[], None], what: str, *kinds: type[Exception]) -> None:
+def _refuses(
+    learner: Learner, act: Callable[[], None], what: str, kinds: tuple[type[Exception], ...] = (ValueError,)
+) -> None:
     before = learner.tensors()
     try:
         act()
-    except kinds or (ValueError,) as error:
+    except kinds as error:
         _require(bool(str(error).strip()), f"the refusal of {what} must say why")
     except Exception as error:
         raise AssertionError(f"{what} must be refused with a ValueError, got {error!r}") from error

@@ -1,39 +1,20 @@
 """A run: the same table whoever runs beside it, whatever is killed, and whatever its files hold."""
 
 import contextlib
-import errno
-import functools
 import hashlib
 import json
-import os
 import pickle
 import shutil
-import signal
-import subprocess
-import sys
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
-import joblib.externals.loky as loky
-import numpy as np
-import polars as pl
-import pytest
-import torch
-from torch import nn
-import mesu
-from mesu.lab.runs import checkpoints, settings, trials
-from mesu.lab.cli import main as cli
-from mesu import optim
-from mesu.lab.runs.locks import alone, end_workers
-from mesu.lab.runs.checkpoints import Checkpoint, Damaged, replacing
-from mesu.lab.data import digits
-from mesu.lab.experiments import experiments, PermutedDigits
-from mesu.lab.entry import Entry
-from mesu.lab.table import Row, as_table
-from mesu.learners import BayesianLearner, WeightLearner
-from mesu.lab.runs.run import Run
 
+import pytest
+
+from mesu.lab.entry import Entry
+from mesu.lab.experiments import PermutedDigits
+from mesu.lab.runs import checkpoints, settings
+from mesu.lab.runs.run import Run
+from mesu.lab.table import as_table
 
 LEARNERS = ("mesu", "foo-vb", "ewc-online", "ewc-stream", "si", "sgd")
 TINY = PermutedDigits(

@@ -224,7 +224,7 @@ def _times(runs: Sequence[Run], summary: dict) -> dict[str, Any]:
 
 def _paper_settings(experiment: str) -> dict[str, Any]:
     """The settings of the experiment at the paper's scale."""
-    kind: Any = experiments[experiment] if experiment in experiments else None
+    kind: Any = experiments.get(experiment)
     return asdict(kind(**kind.scales.get("paper", {}))) if kind else {}
 
 

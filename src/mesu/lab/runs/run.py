@@ -95,7 +95,9 @@ class Run(RunFolder):
                 remove_leftovers(folder)
             parts = {job: self._part_of(*job) for job in self.jobs}
             do_all(self, self.settings, [job for job, part in parts.items() if part is None], workers)
-            tables = [read_table(self.part(job[0].label, job[1])) if part is None else part for job, part in parts.items()]
+            tables = [
+                read_table(self.part(job[0].label, job[1])) if part is None else part for job, part in parts.items()
+            ]
             table = pl.concat(tables)
             write_table(self.folder / "table.parquet", table)
             times = {f"{entry.label}-{seed}": self.seconds(entry.label, seed) for entry, seed in self.jobs}

@@ -1,4 +1,4 @@
-"""What the permuted experiments share, and `vanishing` in part: the settings, the six learners, one trial on a permuted stream."""
+"""What the permuted experiments and `vanishing` share: settings, the six learners, a trial on a permuted stream."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
