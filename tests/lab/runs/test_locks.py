@@ -34,7 +34,7 @@ def test_workers_are_ended_whatever_they_do():
         assert other.is_alive()
     finally:
         for process in (*workers, other):
-            process.kill()
+            process.terminate()
             process.join()
 
 

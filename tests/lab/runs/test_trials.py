@@ -139,17 +139,22 @@ def long_table(tmp_path_factory):
     return Run.create(LONG, tmp_path_factory.mktemp("long")).execute(workers=1)
 
 
-def begun(start, settings, folder, workers):
-    """A `mesu run` and its run, as soon as there is one."""
-    command = start("run", settings.name, *options(settings), "--out", folder, "--workers", workers)
-    command.until(lambda: list(folder.glob("*/settings.json")))
-    (path,) = folder.glob("*/settings.json")
-    return command, Run.open(path.parent)
+@pytest.fixture
+def begin(start, options):
+    """A function: a `mesu run` and its run, as soon as there is one."""
+
+    def begin(settings, folder, workers):
+        command = start("run", settings.name, *options(settings), "--out", folder, "--workers", workers)
+        command.until(lambda: list(folder.glob("*/settings.json")))
+        (path,) = folder.glob("*/settings.json")
+        return command, Run.open(path.parent)
+
+    return begin
 
 
-def test_killed_at_random_moments_it_ends_in_the_same_table(start, tmp_path, long_table):
+def test_killed_at_random_moments_it_ends_in_the_same_table(start, begin, tmp_path, long_table):
     random = np.random.default_rng(0)
-    command, run = begun(start, LONG, tmp_path, workers=1)
+    command, run = begin(LONG, tmp_path, workers=1)
     kills = 0
     while True:
         goal = run.stages_done() + int(random.integers(0, 30))
@@ -187,8 +192,8 @@ def assert_first_rows(run, learner, table):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_stopped_from_the_keyboard_it_says_how_to_go_on(workers, start, tmp_path, long_table):
-    command, run = begun(start, ENDLESS, tmp_path, workers)
+def test_stopped_from_the_keyboard_it_says_how_to_go_on(workers, begin, tmp_path, long_table):
+    command, run = begin(ENDLESS, tmp_path, workers)
     command.until(lambda: stages_of(run, "mesu") > 2)
     command.signal(signal.SIGINT)
     assert command.wait() == 130
@@ -198,8 +203,8 @@ def test_stopped_from_the_keyboard_it_says_how_to_go_on(workers, start, tmp_path
 
 
 @pytest.mark.parametrize("stages", [0, 2])  # while its workers begin, and when they are at work
-def test_stopped_alone_it_does_not_wait_for_its_workers(stages, start, tmp_path, long_table):
-    command, run = begun(start, ENDLESS, tmp_path, workers=2)
+def test_stopped_alone_it_does_not_wait_for_its_workers(stages, begin, tmp_path, long_table):
+    command, run = begin(ENDLESS, tmp_path, workers=2)
     command.until(lambda: len(workers_of(command.process)) == 2 and stages_of(run, "mesu") >= stages)
     workers = workers_of(command.process)
     os.kill(command.process, signal.SIGINT)  # not the group, as a terminal would
@@ -225,8 +230,8 @@ def workers_of(process):
     return [int(pid) for pid, parent, command in rows if int(parent) == process and "LokyProcess" in command]
 
 
-def test_a_lost_worker_is_said(start, tmp_path, long_table):
-    command, run = begun(start, ENDLESS, tmp_path, workers=2)
+def test_a_lost_worker_is_said(begin, tmp_path, long_table):
+    command, run = begin(ENDLESS, tmp_path, workers=2)
     command.until(lambda: run.stages_done() > 2)
     os.kill(workers_of(command.process)[0], signal.SIGKILL)
     assert command.wait() == 2
@@ -239,8 +244,8 @@ def ended(process):
     return state.strip()[:1] in ("", "Z")
 
 
-def test_workers_end_with_a_run_of_which_only_the_main_process_is_killed(start, tmp_path, long_table):
-    command, run = begun(start, ENDLESS, tmp_path, workers=2)
+def test_workers_end_with_a_run_of_which_only_the_main_process_is_killed(begin, tmp_path, long_table):
+    command, run = begin(ENDLESS, tmp_path, workers=2)
     command.until(lambda: stages_of(run, "mesu") > 2)
     workers = workers_of(command.process)
     assert len(workers) == 2

@@ -1,4 +1,4 @@
-"""Trials of a run: each goes through the stages it has not done, in this process or in workers, with a checkpoint after each."""
+"""Trials of a run: each goes through the stages it has not done, here or in a worker, with a checkpoint after each."""
 
 import os
 import sys
