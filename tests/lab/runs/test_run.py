@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mesu.lab.entry import Entry
-from mesu.lab.experiments import PermutedDigits
+from mesu.lab.experiments import Dynamics, PermutedDigits
 from mesu.lab.runs import checkpoints, settings
 from mesu.lab.runs.run import Run
 from mesu.lab.table import as_table
@@ -148,3 +148,67 @@ def test_no_file_of_a_run_can_run_code(stopped, tmp_path, capfd):
     with pytest.raises(ValueError, match="cannot be read"):
         Run.open(folder)
     assert not sprung.exists()
+
+
+def without_index(folder):
+    """Make a run's files what a version without the column `index` wrote."""
+    for path in folder.rglob("*.parquet"):
+        path.with_name(f"{path.name}.sha256").unlink()
+        table = pl.read_parquet(path)
+        indexed = pl.col("index").is_not_null()
+        on_task = pl.when(indexed).then(pl.col("index")).otherwise(pl.col("on_task"))
+        table.with_columns(on_task=on_task).drop("index").write_parquet(path)
+    for path in folder.rglob("after-*.json"):
+        rewritten(path, lambda d: d | {"columns": d["columns"][:-1], "rows": [eight(row) for row in d["rows"]]})
+
+
+def eight(row):
+    *values, index = row
+    values[5] = values[5] if index is None else index
+    return values
+
+
+def test_a_run_of_a_version_without_the_column_index_is_read_and_resumed(tmp_path, capfd):
+    run = Run.create(Dynamics(steps=300, stages=4, seeds=1, memory=(100, 1_000)), tmp_path)
+    table = run.execute(workers=1)
+    assert table["index"].is_not_null().any()
+    without_index(run.folder)
+    assert "index" not in pl.read_parquet(run.folder / "table.parquet").columns
+    assert Run.open(run.folder).table().equals(table)
+    # one part lost, to be made from a checkpoint in the middle of the trial
+    run.part("mesu-100", 0).unlink()
+    for path in run.checkpoint_folder("mesu-100", 0).glob("after-0004.*"):
+        path.unlink()
+    (run.folder / "table.parquet").unlink()
+    assert again(run.folder).equals(table)
+    assert capfd.readouterr().err == ""  # no checkpoint is called damaged
+
+
+def test_torch_has_its_threads_back_after_a_run(tmp_path):
+    torch.set_num_threads(2)
+    try:
+        Run.create(replace(TINY, learners=("sgd",)), tmp_path).execute(workers=1)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_a_trial_learns_with_one_thread(tmp_path, monkeypatch):
+    seen, trial = [], PermutedDigits.trial
+    monkeypatch.setattr(
+        PermutedDigits, "trial", lambda *given: (seen.append(torch.get_num_threads()), trial(*given))[1]
+    )
+    torch.set_num_threads(2)
+    try:
+        Run.create(replace(TINY, learners=("sgd",)), tmp_path).execute(workers=1)
+    finally:
+        torch.set_num_threads(1)
+    assert seen == [1]
+
+
+def test_settings_are_parsed_once(finished, monkeypatch):
+    run, loads, parsed = Run(finished[0]), json.loads, []
+    monkeypatch.setattr(json, "loads", lambda text: parsed.append(text) or loads(text))
+    for _ in range(3):
+        assert run.stages_done() == run.settings.stages * len(run.jobs)
+    assert len(parsed) == 1
