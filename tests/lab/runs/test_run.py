@@ -8,7 +8,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
+import torch
 
 from mesu.lab.entry import Entry
 from mesu.lab.experiments import Dynamics, PermutedDigits
