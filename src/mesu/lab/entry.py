@@ -44,6 +44,10 @@ class Entry:
         form = LABELS.get(self.setting, f"{{learner}}-{self.setting}-{{value}}")
         return form.format(learner=self.learner, value=f"{self.value:.15g}")
 
+    def get(self, setting: str, default: float) -> float:
+        """The value of a setting in this entry, or the default where the entry does not vary it."""
+        return default if self.setting != setting or self.value is None else self.value
+
     @classmethod
     def read(cls, label: str) -> "Entry":
         """The entry that a table's label stands for; a label without a setting is all learner."""

@@ -11,7 +11,7 @@ from mesu.lab.registry import streams
 
 @dataclass(frozen=True)
 class Task:
-    """One stretch of a stream: examples to learn in order, and examples to test. Copies are made when they are asked for."""
+    """One stretch of a stream: examples to learn in order, and examples to test. Arrays are copied when they are read."""
 
     index: int
     dataset: Dataset
@@ -19,7 +19,7 @@ class Task:
     train: np.ndarray | None = None  # which examples are learned; None is all, in the data set's order
     test: np.ndarray | None = None  # which are tested
     first_class: int = 0  # the label that becomes 0
-    head: int = 0  # which outputs answer, where each task has its own
+    head: int = 0  # which head of the network answers, where each task has its own
 
     @property
     def x_train(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A plain network under a weight rule (SGD, EWC, SI, ...), one example at a time, told of boundaries where it asks."""
+"""A deterministic network under a weight rule (SGD, EWC, SI, ...); EWC and SI are told of boundaries."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ class WeightLearner(ChunkLearner):
         return Categorical().nll(self.net(x, **inputs)[None], y)
 
     def boundary(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
-        """Consolidate what the task's examples were worth, if the rule does."""
+        """A task ended: consolidate, if the rule does."""
         if self.engine is not None:
             self.engine.boundary(x, y, **inputs)
         elif isinstance(self.optimizer, EWC):

@@ -224,18 +224,17 @@ def choices(settings: AnimalFamilies, data: Animals, entry: Entry) -> dict[str, 
     """The learners; the entry's rate and start where it has one."""
     s, once = settings, example_weight(settings, data.train_y)
     size = float(np.sqrt(np.mean(np.square(data.train_x))))
-    rate = entry.value if entry.setting == "sgd_lr" else s.sgd_lr[0]
-    start = entry.value if entry.setting == "init_scale" else s.init_scale[0]
+    rate, start = entry.get("sgd_lr", s.sgd_lr[0]), entry.get("init_scale", s.init_scale[0])
     slow = once if s.slow_lr_mean is None else s.slow_lr_mean
 
-    def exact(scale: float | None, lr_mean: float, lr_std: float) -> Choice:
+    def exact(scale: float, lr_mean: float, lr_std: float) -> Choice:
         rates: dict[str, Any] = {"lr_mean": lr_mean, "lr_std": lr_std, "max_step": None}
         return Choice(
             lambda net: optim.MESU(net, s.memory, prior_std=s.prior_std, **rates),
             {"estimator": s.estimator, "init_scale": scale, "input_scale": size},
         )
 
-    paper = {"lr_std": s.paper_lr_std, "max_step": s.paper_max_step, "max_std": s.paper_max_std}
+    paper: dict[str, Any] = {"lr_std": s.paper_lr_std, "max_step": s.paper_max_step, "max_std": s.paper_max_std}
     return {
         "mesu": exact(start, 1.0, 1.0),
         "mesu-slow": exact(s.slow_init_scale, slow, 1.0),  # a mean counts a photograph once, its sigma every showing

@@ -185,7 +185,7 @@ class ConvolutionalTrial:
     """One learner with one number of splits; a stage is as many epochs of slices as make up an epoch of a whole task."""
 
     def __init__(self, settings: Convolutional, entry: Entry, seed: int) -> None:
-        self.settings, self.learner, self.splits, self.seed = settings, entry.learner, int(entry.value or 1), seed
+        self.settings, self.learner, self.splits, self.seed = settings, entry.learner, int(entry.get("splits", 1)), seed
         self.stream = settings.sliced(self.splits)
         self.model: Any = learner(settings, entry.learner, len(self.stream.stream), seed)
         self.row = partial(Row, settings.name, entry.label, seed)
@@ -286,7 +286,7 @@ def choices(settings: Convolutional) -> dict[str, Choice]:
     """The learners."""
     s, rate, adam = settings, settings.adam_lr, torch.optim.Adam
     mesu: dict[str, Any] = {"memory": s.memory, "prior_std": s.prior_std, "max_std": s.max_std}
-    paper = {"lr_mean": s.lr_mean, "lr_std": s.lr_std, "max_step": s.max_step}
+    paper: dict[str, Any] = {"lr_mean": s.lr_mean, "lr_std": s.lr_std, "max_step": s.max_step}
 
     def posterior(init_scale: float) -> dict[str, Any]:
         return {"estimator": s.estimator, "init": "cifar", "init_scale": init_scale}

@@ -17,7 +17,7 @@ def cifar_panels(table: pl.DataFrame) -> list[Panel]:
     experiment = str(table["experiment"][0])
     entries = [Entry.read(label) for label in table["learner"].unique(maintain_order=True)]
     learners = list(dict.fromkeys(entry.learner for entry in entries))
-    splits = sorted({int(entry.value or 1) for entry in entries})
+    splits = sorted({int(entry.get("splits", 1)) for entry in entries})
     means = {entry.label: _means(table, entry.label) for entry in entries}
     panels = [
         Panel(

@@ -78,16 +78,17 @@ class Dynamics:
 
 def choices(settings: Dynamics, entry: Entry) -> dict[str, Choice]:
     """MESU with the entry's memory, from one sigma for all weights."""
+    memory = entry.get("memory", settings.memory[0])
     posterior = {"likelihood": GaussianNoise(settings.noise_std), "init_std": settings.first_std}
     rates: dict[str, Any] = {"lr_std": settings.lr_std, "update": settings.update, "max_step": None}
-    return {"mesu": Choice(lambda net: optim.MESU(net, entry.value, prior_std=settings.prior_std, **rates), posterior)}
+    return {"mesu": Choice(lambda net: optim.MESU(net, memory, prior_std=settings.prior_std, **rates), posterior)}
 
 
 class DynamicsTrial(LearnerTrial):
     """A linear regression that learns one example at a time; a stage ends where sigma is looked at."""
 
     def __init__(self, settings: Dynamics, entry: Entry, seed: int) -> None:
-        self.settings, self.seed, self.memory = settings, seed, float(entry.value or inf)
+        self.settings, self.seed, self.memory = settings, seed, entry.get("memory", settings.memory[0])
         network = partial(nn.Linear, len(settings.scales_of_inputs), 1, bias=False)
         self.model: Any = make_learner(entry.learner, choices(settings, entry), network, seed, settings.samples)
         self.row = partial(Row, settings.name, entry.label, seed)

@@ -1,4 +1,4 @@
-"""Sigma against curvature (Supplementary Note 1): what each learner holds a weight's importance to be, and the true Hessian.
+"""Sigma against curvature (Supplementary Note 1): each learner's estimate of a weight's importance, and the true Hessian.
 
 MNIST, batches of 32. After 1,000 to 1,000,000 updates the estimates for the 500 weights of the last layer are compared with
 the diagonal of the true Hessian of the loss, summed over a batch:
@@ -7,8 +7,8 @@ the diagonal of the true Hessian of the loss, summed over a batch:
     FOO-VB  1 / (t sigma^2)                        (eq. for N = infinity)
     EWC     the Fisher diagonal                    SI   path / (moved^2 + xi)
 
-What sigma knows of is the Hessian averaged over the posterior, H_D = E[d2 L / d w2] (the lemma behind Proposition 5), so
-that is the truth here; the Hessian at the mean weights stands beside it. A deterministic network has but the one.
+Sigma estimates the Hessian averaged over the posterior, H_D = E[d2 L / d w2] (the lemma behind Proposition 5), so that is
+the truth here; the Hessian at the mean weights is given too. A deterministic network has only the Hessian at its weights.
 """
 
 from collections.abc import Iterator
@@ -180,7 +180,7 @@ def choices(settings: Hessian) -> dict[str, Choice]:
     """The learners; EWC and SI estimate from networks that plain gradient descent trains."""
     s = settings
     posterior = {"estimator": s.estimator, "init": "mnist"}
-    mesu = {"prior_std": s.prior_std, "update": s.update, "max_step": s.max_step}
+    mesu: dict[str, Any] = {"prior_std": s.prior_std, "update": s.update, "max_step": s.max_step}
     # without strength, the penalty never acts and the path is that of gradient descent
     descent = Choice(lambda weights: optim.SI(weights, s.lr, 0.0, s.si_damping))
     return {

@@ -81,8 +81,8 @@ def choices(settings: SixLearners, entry: Entry) -> dict[str, Choice]:
     """The six learners."""
     s = settings
     posterior = {"estimator": s.estimator, "init": "mnist", "init_scale": s.init_scale}
-    memory = entry.value if entry.setting == "memory" else s.memory[0]
-    mesu = {"memory": memory, "prior_std": s.prior_std, "update": s.update, "max_step": s.max_step}
+    memory = entry.get("memory", s.memory[0])
+    mesu: dict[str, Any] = {"memory": memory, "prior_std": s.prior_std, "update": s.update, "max_step": s.max_step}
     online = s.ewc_online_lr, s.ewc_online_strength, s.ewc_online_decay
     stream = s.ewc_stream_lr, s.ewc_stream_strength, s.ewc_stream_decay
     return {
