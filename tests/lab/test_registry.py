@@ -43,6 +43,8 @@ def test_what_is_not_there_and_what_cannot_be_loaded_is_said(package):
         things["cat"]
     with pytest.raises(ValueError, match="the thing 'broken' cannot be loaded from 'nowhere_to_be:Found'"):
         things["broken"]
+    with pytest.warns(UserWarning, match="the thing 'broken' cannot be loaded"):
+        assert [name for name, _ in things.items()] == ["theirs"]
     with pytest.raises(ValueError, match="the module 'nowhere_to_be' cannot be imported"):
         import_modules(("nowhere_to_be",))
 

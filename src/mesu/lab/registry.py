@@ -7,6 +7,7 @@ A name comes from one of three places:
 - the command line: `mesu run --import my_module my-experiment` imports the module first.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -71,7 +72,7 @@ class Registry:
 
     def get(self, name: str, default: Any = None) -> Any:
         """What a name stands for, or else the default."""
-        return self[name] if name in self else default
+        return self[name] if name in self else default  # noqa: SIM401  (this is what it would call)
 
     def __contains__(self, name: object) -> bool:
         return name in self._registered or name in self._declared()
@@ -84,8 +85,12 @@ class Registry:
         return sum(1 for _ in self)
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Names and what they stand for."""
-        return ((name, self[name]) for name in self)
+        """Names and what they stand for; what another package declares and cannot be loaded is left out, with a warning."""
+        for name in self:
+            try:
+                yield name, self[name]
+            except ValueError as error:
+                warnings.warn(str(error), stacklevel=2)
 
     def origin(self, name: str) -> str:
         """The module that a name comes from: what another process has to import to know it."""
@@ -108,7 +113,7 @@ def import_modules(names: tuple[str, ...]) -> None:
             raise ValueError(f"the module {name!r} cannot be imported: {error}") from error
 
 
-experiments = Registry(
-    "experiment", "mesu.experiments"
-)  # settings of an experiment: `mesu.lab.experiments.trial.Experiment`
-streams = Registry("stream", "mesu.streams")  # classes of streams, or functions that make one
+# settings of experiments, as `mesu.lab.experiments.trial.Experiment` says
+experiments = Registry("experiment", "mesu.experiments")
+# classes of streams, or functions that make one
+streams = Registry("stream", "mesu.streams")
