@@ -190,7 +190,7 @@ def report(
 def list_experiments() -> None:
     """List the experiments and what each shows."""
     console = Console()
-    for name, _ in experiments.items():
+    for name, _ in experiments.items():  # noqa: PERF102  (unlike the names alone, without those that cannot be loaded)
         console.print(f"[bold]{name}[/bold]  {about(name)}", highlight=False)
     console.print("\nstreams, for experiments of your own:", highlight=False)
     for name, stream in streams.items():
