@@ -86,7 +86,7 @@ def test_a_table_of_today_is_left_as_it_is():
     ],
 )
 def test_rows_that_are_none_of_a_table_are_refused(columns, rows):
-    with pytest.raises((ValueError, TypeError)):
+    with pytest.raises((ValueError, TypeError, pl.exceptions.PolarsError)):
         read_rows(columns, rows)
 
 

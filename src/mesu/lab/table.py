@@ -21,7 +21,8 @@ class Row(NamedTuple):
     on_task: int | None  # the task tested; null for what is not about one task
     measure: str
     value: float
-    index: int | None = None  # of a weight, a histogram's bin or a photograph; null for a measure that has one value
+    # of a weight, a histogram's bin or a photograph; null for a measure that has one value
+    index: int | None = None  # pyright: ignore[reportIncompatibleMethodOverride]  (of tuple, which rows do not need)
 
 
 # Tables written before there was the column `index` have these measures' indices in `on_task`.
@@ -65,6 +66,7 @@ def read_rows(columns: Sequence[str], rows: Iterable[Sequence]) -> list[Row]:
 
     Raises:
         ValueError: if they are not rows of a table.
+        PolarsError: if a value is not of its column's type.
     """
     before = Row._fields[:-1]
     if tuple(columns) not in (before, Row._fields):
