@@ -151,7 +151,7 @@ def test_listed_and_helped(module, capfd, monkeypatch):
     with pytest.raises(SystemExit) as stop:
         cli.main(["run", "my-experiment", "--help"])
     assert stop.value.code == 0
-    said = capfd.readouterr().out
+    said = " ".join(capfd.readouterr().out.replace("│", " ").split())
     assert "--rates" in said
     assert "--import MODULE" in said
 

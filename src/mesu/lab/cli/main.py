@@ -104,6 +104,8 @@ def _run_command(kind: Any, defaults: Any) -> Callable[..., None]:
     first_line = (kind.__doc__ or "").strip().splitlines()[0]
     run.__doc__ = f"""{first_line}
 
+    An experiment of your own is known once its module is imported: `mesu run NAME --import MODULE`.
+
     Args:
         settings: What the experiment does.
         scale: How much of it: smoke takes seconds and shows that it runs, small takes minutes (cifar: hours),
@@ -112,8 +114,6 @@ def _run_command(kind: Any, defaults: Any) -> Callable[..., None]:
         out: Folder that gets the run's own folder.
         workers: Learners and seeds trained side by side.
         json: Print one JSON object on standard output instead of a table.
-
-    `--import MODULE` imports a module first, such as one of your own that registers an experiment.
     """
     return run
 
