@@ -9,9 +9,11 @@ aleatoric. The draws of photographs are the paper's.
 import argparse
 
 import numpy as np
+import torch
 from rich.progress import track
 
 from mesu import measures
+from mesu.lab.entry import Entry
 from mesu.lab.experiments.animals.experiment import AnimalFamilies
 
 KINDS = ("total", "aleatoric", "epistemic")
@@ -25,11 +27,11 @@ def main() -> None:
     parser.add_argument("--sgd-lr", type=float, default=7e-5)
     parser.add_argument("--draws", type=int, default=50)
     given = parser.parse_args()
+    torch.set_num_threads(1)
     settings = AnimalFamilies(features=given.features, slow_init_scale=given.start)
+    entries = Entry("mesu-slow"), Entry("sgd", "sgd_lr", given.sgd_lr)
     draws = track(range(given.draws), description="draws")
-    both = np.array(
-        [[aurocs(settings, name, seed) for name in ("mesu-slow", f"sgd-{given.sgd_lr:g}")] for seed in draws]
-    )
+    both = np.array([[aurocs(settings, entry, seed) for entry in entries] for seed in draws])
     mesu, sgd = both[:, 0], both[:, 1, KINDS.index("total")]
     print(f"SGD at {given.sgd_lr:g}: {sgd.mean():.3f}")
     print("| doubt of MESU, slow means | AUROC | above SGD |")
@@ -38,9 +40,9 @@ def main() -> None:
         print(f"| {kind} | {values.mean():.3f} | {(values > sgd).sum()} of {given.draws} |")
 
 
-def aurocs(settings: AnimalFamilies, contestant: str, seed: int) -> list[float]:
+def aurocs(settings: AnimalFamilies, entry: Entry, seed: int) -> list[float]:
     """After the last task, by each kind of doubt."""
-    trial = settings.trial(contestant, seed)
+    trial = settings.trial(entry, seed)
     for stage in range(settings.stages):
         for _ in trial.stage(stage):
             pass

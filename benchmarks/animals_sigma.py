@@ -16,6 +16,7 @@ import torch
 from rich.progress import track
 
 from mesu import measures
+from mesu.lab.entry import Entry
 from mesu.lab.experiments.animals.experiment import AnimalFamilies, shuffled
 
 TOGETHER = 100  # photographs between two levellings
@@ -29,6 +30,7 @@ def main() -> None:
     parser.add_argument("--prior-std", type=float, default=AnimalFamilies.prior_std)
     parser.add_argument("--draws", type=int, default=8)
     given = parser.parse_args()
+    torch.set_num_threads(1)
     chosen = {"features": given.features, "slow_init_scale": given.start, "prior_std": given.prior_std}
     settings = AnimalFamilies(first_draw=50, **chosen)
     print("| sigmas | accuracy | AUROC, whales | 5 % | 50 % | 95 % |")
@@ -43,7 +45,7 @@ def main() -> None:
 
 def trained(settings: AnimalFamilies, seed: int, level: bool) -> list[float]:
     """Accuracy over the four tasks and AUROC after the last, and three quantiles of the hidden layer's sigma."""
-    trial = settings.trial("mesu-slow", seed)
+    trial = settings.trial(Entry("mesu-slow"), seed)
     model: Any = trial.model
     hidden = next(model.net.pairs())
     start = hidden.std.detach().clone()

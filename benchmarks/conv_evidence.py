@@ -18,7 +18,8 @@ import torch
 import torch.nn.functional as F
 from rich.progress import track
 
-from mesu.lab.experiments.cifar.experiment import make_learner
+from mesu.lab.entry import Entry
+from mesu.lab.experiments.cifar.experiment import learner
 from mesu.lab.runs import checkpoints
 from mesu.lab.runs.run import Run
 
@@ -30,11 +31,12 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=200, help="of each task, to measure the Fisher information on")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    settings = Run.open(given.run).settings
+    run = Run.open(given.run)
+    settings = run.settings
     stream = settings.sliced(1)
-    model: Any = make_learner(settings, "mesu", len(stream), seed=0)
+    model: Any = learner(settings, "mesu", len(stream), seed=0)
     before = {pair.name: pair.std.detach().clone() for pair in model.net.pairs()}
-    saved = checkpoints.newest(given.run / "checkpoints" / "mesu@1-0", print)
+    saved = checkpoints.newest(run.checkpoint_folder(Entry("mesu", "splits", 1).label, 0), print)
     if saved is None:
         parser.error(f"{given.run} has no checkpoint of mesu@1")
     model.restore({name: value for name, value in saved.tensors.items() if name != "updates"})

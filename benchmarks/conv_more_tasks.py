@@ -13,10 +13,12 @@ import dataclasses
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from conv_trial import EQUAL_TASKS, changes
 from rich.progress import Progress
 
 from mesu.lab.data import Dataset, cifar10
+from mesu.lab.entry import Entry
 from mesu.lab.experiments.cifar.experiment import LEARNERS, SplitCIFAR10
 from mesu.lab.streams import FirstExamples, InTurn, MultiHead, Stream
 
@@ -53,8 +55,9 @@ def main() -> None:
     parser.add_argument("--learner", choices=LEARNERS, default="mesu")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
+    torch.set_num_threads(1)
     settings = TenTasks(**{**EQUAL_TASKS, **changes(parser, given.settings)})
-    trial: Any = settings.trial(f"{given.learner}@1", given.seed)
+    trial: Any = settings.trial(Entry(given.learner, "splits", 1), given.seed)
     with Progress() as progress:
         for stage in progress.track(range(settings.stages), description=given.learner):
             rows = [row for row in trial.stage(stage) if row.measure == "task_accuracy"]

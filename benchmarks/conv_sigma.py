@@ -16,6 +16,7 @@ from conv_trial import EQUAL_TASKS, changes
 from rich.progress import track
 
 from mesu import measures
+from mesu.lab.entry import Entry
 from mesu.lab.experiments.cifar.experiment import SplitCIFAR10
 
 LAYERS = {
@@ -43,7 +44,7 @@ def main() -> None:
 
 def show(settings: SplitCIFAR10, seed: int) -> None:
     """Train, and print what became of sigma."""
-    trial: Any = settings.trial("mesu@1", seed)
+    trial: Any = settings.trial(Entry("mesu", "splits", 1), seed)
     net, task = trial.model.net, settings.sliced(1)[0]
     start = sigmas(net)
     for epoch in track(range(settings.epochs), description=f"max_std={settings.max_std}"):

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from mesu import measures, optim
+from mesu.lab.entry import Entry
 from mesu.lab.experiments.cifar.experiment import SplitCIFAR10
 from mesu.learners import BayesianLearner
 
@@ -57,13 +58,14 @@ def main() -> None:
     parser.add_argument("--evidence", action="append", default=[], metavar="LAYER=TIMES")
     parser.add_argument("--put-back", action="store_true")
     given = parser.parse_args()
+    torch.set_num_threads(1)
     if given.evidence and given.learner != "mesu":
         parser.error(f"--evidence is for the learner mesu, got {given.learner!r}")
     base = SplitCIFAR10(**{**EQUAL_TASKS, **ALL_IMAGES})
     settings = dataclasses.replace(base, **changes(parser, given.settings))
     if given.evidence and settings.max_std == "start":
         parser.error("--evidence takes no max_std=start: give a number")
-    trial: Any = settings.trial(f"{given.learner}@1", given.seed)
+    trial: Any = settings.trial(Entry(given.learner, "splits", 1), given.seed)
     if given.evidence:
         trial.model = with_evidence(trial.model, dict(times_of(parser, pair) for pair in given.evidence))
     model, stream = trial.model, trial.stream

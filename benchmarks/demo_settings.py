@@ -18,9 +18,11 @@ from typing import Any
 
 import joblib
 import numpy as np
+import torch
 from rich.console import Console
 from rich.progress import Progress
 
+from mesu.lab.entry import Entry
 from mesu.lab.experiments.permuted.digits import PermutedDigits
 from mesu.lab.table import accuracy_matrix, as_table
 from mesu.measures import running_window_accuracy
@@ -41,7 +43,8 @@ TRIED: dict[str, dict[str, tuple[float, ...]]] = {
 
 def score(settings: PermutedDigits, learner: str, seed: int) -> float:
     """Accuracy on the last five tasks, mean over the stream, in per cent; not a number if its weights left all bounds."""
-    trial = settings.trial(learner, seed)
+    torch.set_num_threads(1)  # this is a worker process: several run side by side
+    trial = settings.trial(Entry(learner), seed)
     try:
         rows = [row for task in range(settings.tasks) for row in trial.stage(task)]
     except StepRefused:

@@ -39,3 +39,18 @@ def test_a_digest_tells_names_types_shapes_and_values_apart():
     assert len({digest_of("text", tensors) for tensors in (one, *others)}) == 5
     assert digest_of("text", one) != digest_of("other", one)
     assert digest_of("text") == digest_of(b"text") == hashlib.sha256(b"text").hexdigest()
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def fail():
+        with replacing(path) as aside:
+            aside.write_text("half")
+            raise RuntimeError("disk full")
+
+    with pytest.raises(RuntimeError, match="disk full"):
+        fail()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

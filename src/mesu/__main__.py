@@ -2,7 +2,16 @@
 
 import sys
 
-LAB = ("tyro", "rich", "polars", "matplotlib", "PIL", "jinja2", "joblib", "pooch")  # the packages that mesu[lab] installs
+LAB = (
+    "tyro",
+    "rich",
+    "polars",
+    "matplotlib",
+    "PIL",
+    "jinja2",
+    "joblib",
+    "pooch",
+)  # the packages that mesu[lab] installs
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ A name comes from one of two places:
 - an entry point: a package that declares it in its pyproject.toml, and is imported when the name is asked for.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -57,10 +58,19 @@ class Registry:
             return self._registered[name]
         declared = self._declared()
         if name in declared:
-            return declared[name].load()
+            try:
+                return declared[name].load()
+            except Exception as error:  # whatever the module of another package raises
+                raise ValueError(
+                    f"the {self.kind} {name!r} cannot be loaded from {declared[name].value!r}: {error}"
+                ) from error
         raise ValueError(
             f"there is no {self.kind} {name!r}: choose from {', '.join(self)}, or import the module that registers it"
         )
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """What a name stands for, or else the default."""
+        return self[name] if name in self else default  # noqa: SIM401  (this is what it would call)
 
     def __contains__(self, name: object) -> bool:
         return name in self._registered or name in self._declared()
@@ -70,11 +80,15 @@ class Registry:
         yield from (name for name in self._declared() if name not in self._registered)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)  # `list` would ask for the length
+        return sum(1 for _ in self)  # not len(list(self)): list() asks for the length first
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Names and what they stand for."""
-        return ((name, self[name]) for name in self)
+        """Names and what they stand for; what another package declares and cannot be loaded is left out, with a warning."""
+        for name in self:
+            try:
+                yield name, self[name]
+            except ValueError as error:
+                warnings.warn(str(error), stacklevel=2)
 
     def origin(self, name: str) -> str:
         """The module that a name comes from: what another process has to import to know it."""

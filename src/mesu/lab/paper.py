@@ -1,4 +1,6 @@
-"""The paper's numbers, to stand beside ours: accuracies as fractions."""
+"""The paper's numbers, to stand beside ours, by the label of an entry: accuracies as fractions."""
+
+from mesu.lab.entry import Entry
 
 # Fig. 3, 200 tasks, 50 hidden units, five seeds
 PERMUTED_MNIST = {
@@ -48,7 +50,7 @@ ANIMALS = {
 
 # Fig. 5, mean over the eleven tasks at the end, one seed
 CIFAR = {
-    f"{learner}@{splits}": {"mean_accuracy": value / 100}
+    Entry(learner, "splits", splits).label: {"mean_accuracy": value / 100}
     for learner, values in {
         "mesu": (73.5, 74.2, 71.8, 70.9, 70.0),
         "ewc": (71.9, 68.0, 63.5, 56.0, 53.4),
@@ -58,7 +60,7 @@ CIFAR = {
     for splits, value in zip((1, 2, 4, 8, 16), values, strict=True)
 }
 
-PUBLISHED = {
+PAPER = {
     "cifar": CIFAR,
     "animals": ANIMALS,
     "permuted-mnist": PERMUTED_MNIST,
@@ -68,13 +70,13 @@ PUBLISHED = {
     },
 }
 
-# what a reader of both must know
+# what the report says beside the paper's numbers
 NOTES = {
     "animals": "The paper's features are not public in full: ResNet18's are made anew here, close to them and not the same, "
     "and EfficientNet-Lite0's are another network's.",
 }
 
 
-def published(experiment: str, learner: str, measure: str) -> float | None:
+def paper_number(experiment: str, learner: str, measure: str) -> float | None:
     """The paper's value of a measure at the end of its full-scale run; None where it gives none."""
-    return PUBLISHED.get(experiment, {}).get(learner, {}).get(measure)
+    return PAPER.get(experiment, {}).get(learner, {}).get(measure)

@@ -23,3 +23,9 @@ def import_modules(names: tuple[str, ...]) -> None:
             import_module(name)
         except ImportError as error:
             raise ValueError(f"the module {name!r} cannot be imported: {error}") from error
+
+
+# settings of experiments, as `mesu.lab.experiments.trial.Experiment` says
+experiments = Registry("experiment", "mesu.experiments")
+# classes of streams, or functions that make one
+streams = Registry("stream", "mesu.streams")

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mesu.lab.data.dataset import Dataset
+from mesu.lab.registry import streams
 
 
 @dataclass(frozen=True)
 class Task:
-    """One stretch of a stream: examples to learn in order, and examples to test. Copies are made when they are asked for."""
+    """One stretch of a stream: examples to learn in order, and examples to test. Arrays are copied when they are read."""
 
     index: int
     dataset: Dataset
@@ -18,7 +19,7 @@ class Task:
     train: np.ndarray | None = None  # which examples are learned; None is all, in the data set's order
     test: np.ndarray | None = None  # which are tested
     first_class: int = 0  # the label that becomes 0
-    head: int = 0  # which outputs answer, where each task has its own
+    head: int = 0  # which head of the network answers, where each task has its own
 
     @property
     def x_train(self) -> np.ndarray:
@@ -73,6 +74,7 @@ class Stream(Sequence[Task]):
         raise NotImplementedError
 
 
+@streams.register("permuted")
 class Permuted(Stream):
     """The same data again and again, the pixels shuffled in a new way for each task (the first as well).
 
@@ -101,6 +103,7 @@ class Permuted(Stream):
         return Task(index, self.dataset, order)
 
 
+@streams.register("stationary")
 class Stationary(Stream):
     """One data set, unchanged, for as many epochs: nothing to forget, and time to become overconfident.
 
@@ -118,6 +121,7 @@ class Stationary(Stream):
         return Task(index, self.dataset)
 
 
+@streams.register("domains")
 class Domains(Stream):
     """The same classes in ever new surroundings: one data set after the other, one set of outputs (domain-incremental).
 
@@ -136,6 +140,7 @@ class Domains(Stream):
         return Task(index, self.datasets[index])
 
 
+@streams.register("multi-head")
 class MultiHead(Stream):
     """Groups of classes one after the other, each answered by outputs of its own (`Task.head`), labels from 0 in each.
 
@@ -166,6 +171,7 @@ class MultiHead(Stream):
         return Task(index, data, None, members(data.y_train), members(data.y_test), first_class=first, head=index)
 
 
+@streams.register("first-examples")
 class FirstExamples(Stream):
     """Another stream with less to learn: only the first examples of each task. What is tested stays.
 
@@ -193,6 +199,7 @@ class FirstExamples(Stream):
         return replace(task, train=_trained(task)[: self.examples if index else self.first_task])
 
 
+@streams.register("in-turn")
 class InTurn(Stream):
     """Streams one after the other, every task with a head of its own.
 
@@ -216,6 +223,7 @@ class InTurn(Stream):
         raise IndexError(index)
 
 
+@streams.register("splits")
 class Splits(Stream):
     """Another stream cut up: its tasks' first slices one after the other, then their second slices, and so on.
 

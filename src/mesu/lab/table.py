@@ -1,28 +1,36 @@
 """The one tidy table that every experiment gives, and the numbers people quote, worked out from it alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from mesu import measures
-from mesu.lab.paper import published
+from mesu.lab.paper import paper_number
 
 
 class Row(NamedTuple):
-    """One measured number. `on_task` is null for what is not about one task."""
+    """One measured number."""
 
     experiment: str
     learner: str
     seed: int
     step: int  # updates made so far
     after_task: int  # the task just learned, from 0
-    on_task: int | None  # the task tested
+    on_task: int | None  # the task tested; null for what is not about one task
     measure: str
     value: float
+    # of a weight, a histogram's bin or a photograph; null for a measure that has one value
+    index: int | None = None  # pyright: ignore[reportIncompatibleMethodOverride]  (of tuple, which rows do not need)
 
 
+# Tables written before there was the column `index` have these measures' indices in `on_task`.
+INDEXED = (
+    *("doubt_inside", "doubt_outside"),  # bins
+    *("example_animal", "example_animal_answer", "example_animal_species", "example_whale", "example_whale_answer"),
+    *("estimate", "hessian", "hessian_at_mean", "std", "proposition_5"),  # weights
+)
 SCHEMA = {
     "experiment": pl.String,
     "learner": pl.String,
@@ -32,12 +40,47 @@ SCHEMA = {
     "on_task": pl.Int64,
     "measure": pl.String,
     "value": pl.Float64,
+    "index": pl.Int64,
 }
 
 
 def as_table(rows: Iterable[Row]) -> pl.DataFrame:
     """Rows as a data frame with the columns of `Row`."""
     return pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
+
+
+def with_index(table: pl.DataFrame) -> pl.DataFrame:
+    """A table as it would be written today; one that has the column `index` is returned as it is."""
+    if "index" in table.columns or not {"on_task", "measure"} <= set(table.columns):
+        return table
+    indexed = pl.col("measure").is_in(INDEXED)
+    nothing = pl.lit(None, pl.Int64)
+    return table.with_columns(
+        on_task=pl.when(indexed).then(nothing).otherwise(pl.col("on_task")),
+        index=pl.when(indexed).then(pl.col("on_task")).otherwise(nothing),
+    )
+
+
+def read_rows(columns: Sequence[str], rows: Iterable[Sequence]) -> list[Row]:
+    """Rows as a checkpoint has them, those of today or those without `index`.
+
+    Raises:
+        ValueError: if they are not rows of a table.
+        PolarsError: if a value is not of its column's type.
+    """
+    before = Row._fields[:-1]
+    if tuple(columns) not in (before, Row._fields):
+        raise ValueError("it has other columns")
+    read = []
+    for values in rows:
+        if len(values) != len(columns):
+            raise ValueError(f"a row has {len(values)} values for {len(columns)} columns")
+        row = Row(*values)
+        if len(columns) == len(before) and row.measure in INDEXED:
+            row = row._replace(on_task=None, index=row.on_task)
+        read.append(row)
+    as_table(read)  # refuses values that no measurement has
+    return read
 
 
 def accuracy_matrix(table: pl.DataFrame, learner: str, seed: int) -> np.ndarray:
@@ -64,7 +107,7 @@ def summarise(table: pl.DataFrame) -> dict[str, dict[str, dict[str, float | int 
                 "mean": _finite(np.mean([scores.get(name, np.nan) for scores in each])),
                 "std": _finite(np.std([scores.get(name, np.nan) for scores in each])),
                 "seeds": len(seeds),
-                "paper": published(experiment, learner, name),
+                "paper": paper_number(experiment, learner, name),
             }
             for name in dict.fromkeys(name for scores in each for name in scores)
         }
@@ -76,7 +119,7 @@ def summarise(table: pl.DataFrame) -> dict[str, dict[str, dict[str, float | int 
             "mean": _finite(measures.memory_rigidity(mean_matrix)),
             "std": None,
             "seeds": len(seeds),
-            "paper": published(experiment, learner, "rigidity"),
+            "paper": paper_number(experiment, learner, "rigidity"),
         }
     return summary
 
@@ -92,7 +135,7 @@ def _has_tasks(table: pl.DataFrame, learner: str) -> bool:
 
 def _scores(table: pl.DataFrame, learner: str, seed: int) -> dict[str, float]:
     """The numbers of one run: scores of its accuracy matrix, if it has one, and every other measure's last value."""
-    own = table.filter(pl.col("on_task").is_null(), learner=learner, seed=seed)
+    own = table.filter(pl.col("on_task").is_null(), pl.col("index").is_null(), learner=learner, seed=seed)
     last = own.group_by("measure", maintain_order=True).last()
     values = dict(zip(last["measure"], last["value"], strict=True))
     if not _has_tasks(table, learner):

@@ -1,6 +1,5 @@
 """A posterior that learns a stream one example at a time, with no boundaries: compiled where it can be."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,14 +7,15 @@ import torch
 
 from mesu.engine import PosteriorEngine, why_not
 from mesu.engine.supports import warn_fallback
-from mesu.learners.state import check_moves, device_of, restore, tensors_of
+from mesu.learners.chunks import ChunkLearner
+from mesu.learners.state import check_moves, device_of
 from mesu.optim import PosteriorOptimizer
 from mesu.posterior.bayesian import Bayesian
 from mesu.prediction import predict
 from mesu.rules.checks import whole
 
 
-class BayesianLearner:
+class BayesianLearner(ChunkLearner):
     """A `Bayesian` network and the rule that moves it.
 
     Perceptrons on the CPU under `MESU` or `FOOVB` learn in the compiled engine, anything else on the torch path (and a
@@ -44,26 +44,17 @@ class BayesianLearner:
         batch: int = 1,
         engine: bool | None = None,
     ) -> None:
-        samples, batch = whole("samples", samples), whole("batch", batch)
+        self.samples, self.batch = samples, batch = whole("samples", samples), whole("batch", batch)
         check_moves(net, optimizer)
-        self.net, self.optimizer, self.samples, self.batch = net, optimizer, samples, batch
+        self.net, self.optimizer = net, optimizer
         reason = "it was told not to" if engine is False else why_not(net, optimizer)
         self.engine = PosteriorEngine(net, optimizer, samples, batch) if reason is None else None
         if reason is not None and engine is None:
             warn_fallback(net, reason)
 
-    def learn(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
-        """One update for each `batch` examples, in order."""
-        if self.engine is not None:
-            self.engine.learn(x, y, **inputs)
-            return
-        for examples, labels in zip(
-            torch.from_numpy(x).split(self.batch), torch.from_numpy(y).split(self.batch), strict=True
-        ):
-            examples, labels = examples.to(device_of(self.net)), labels.to(device_of(self.net))
-            self.net.nll(examples, labels, samples=self.samples, **inputs).backward()
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+    def cost(self, x: torch.Tensor, y: torch.Tensor, **inputs: Any) -> torch.Tensor:
+        """Equation 11 by Monte Carlo."""
+        return self.net.nll(x, y, samples=self.samples, **inputs)
 
     def boundary(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
         """Nothing: forgetting needs no boundary."""
@@ -73,11 +64,3 @@ class BayesianLearner:
         if self.engine is not None:
             return self.net.likelihood.summarise(torch.from_numpy(self.engine.draw(x, samples)))
         return predict(self.net, torch.from_numpy(x).to(device_of(self.net)), samples=samples, **inputs)
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """Everything that a later update depends on, copied: `restore` goes on from it bit for bit."""
-        return tensors_of(self.net, self.optimizer)
-
-    def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Become what the learner was that gave these `tensors`."""
-        restore(self.net, self.optimizer, tensors)

@@ -10,7 +10,7 @@ from torch import Tensor
 class Learner(Protocol):
     """Anything that learns a stream chunk by chunk. The chunking changes nothing: examples are learned in order.
 
-    What else a network wants to be told, such as which of its heads is asked, is passed on to it by name (`**inputs`).
+    Further inputs of the network, such as which of its heads to use, are passed on by name (`**inputs`).
     """
 
     def learn(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:

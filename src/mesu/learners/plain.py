@@ -1,6 +1,5 @@
-"""A plain network under a weight rule (SGD, EWC, SI, ...), one example at a time, told of boundaries where it asks."""
+"""A deterministic network under a weight rule (SGD, EWC, SI, ...); EWC and SI are told of boundaries."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,8 @@ from torch.func import functional_call, grad, vmap
 
 from mesu.engine import WeightEngine, why_not
 from mesu.engine.supports import warn_fallback
-from mesu.learners.state import check_moves, device_of, restore, tensors_of
+from mesu.learners.chunks import ChunkLearner
+from mesu.learners.state import check_moves, device_of
 from mesu.optim import WeightOptimizer
 from mesu.posterior.likelihood import Categorical, Likelihood, named
 from mesu.prediction import predict
@@ -20,7 +20,7 @@ from mesu.rules.checks import whole
 FISHER_NUMBERS = 2**25  # how much of the gradients of single examples is held at once: an eighth of a gigabyte
 
 
-class WeightLearner:
+class WeightLearner(ChunkLearner):
     """A deterministic network and the rule that moves it.
 
     Args:
@@ -49,22 +49,13 @@ class WeightLearner:
         if reason is not None and engine is None:
             warn_fallback(net, reason)
 
-    def learn(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
-        """One update for each `batch` examples, in order."""
-        if self.engine is not None:
-            self.engine.learn(x, y, **inputs)
-            return
-        for examples, labels in zip(
-            torch.from_numpy(x).split(self.batch), torch.from_numpy(y).split(self.batch), strict=True
-        ):
-            examples, labels = examples.to(device_of(self.net)), labels.to(device_of(self.net))
-            self.likelihood.check(labels)
-            self.likelihood.nll(self.net(examples, **inputs)[None], labels).backward()
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+    def cost(self, x: Tensor, y: Tensor, **inputs: Any) -> Tensor:
+        """The likelihood's cost, summed over the batch."""
+        self.likelihood.check(y)
+        return self.likelihood.nll(self.net(x, **inputs)[None], y)
 
     def boundary(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
-        """Consolidate what the task's examples were worth, if the rule does."""
+        """A task ended: consolidate, if the rule does."""
         if self.engine is not None:
             self.engine.boundary(x, y, **inputs)
         elif isinstance(self.optimizer, WeightOptimizer):
@@ -75,14 +66,6 @@ class WeightLearner:
         """One output a row: a deterministic network has aleatoric uncertainty only."""
         x_there = torch.from_numpy(x).to(device_of(self.net))
         return predict(self.net, x_there, samples=1, likelihood=self.likelihood, **inputs)
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """Everything that a later update depends on, copied: `restore` goes on from it bit for bit."""
-        return tensors_of(self.net, self.optimizer)
-
-    def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Become what the learner was that gave these `tensors`."""
-        restore(self.net, self.optimizer, tensors)
 
 
 def fisher_diagonal(

@@ -1,21 +1,24 @@
-"""What a learner is at one moment, as named tensors: weights, sigmas, noise, and what the rule keeps. Enough to go on from."""
+"""The whole state of a learner as named tensors: weights, sigmas, the noise counter, and what the rule keeps.
+
+A learner that is restored from them goes on bit for bit.
+"""
 
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
-KEPT = "optimizer"  # tensors of the rule are called optimizer.<number of the parameter>.<name>
-INNER = "inner"  # and those of an optimiser that it lets move the weights, inner.<number>.<name>
+KEPT = "optimizer"  # the rule's tensors are called optimizer.<number of the parameter>.<name>
+INNER = "inner"  # those of an inner optimiser, which moves the weights for the rule: inner.<number>.<name>
 
 
 def device_of(net: nn.Module) -> torch.device:
-    """Where a network is."""
+    """The device that a network is on."""
     return next(net.parameters()).device
 
 
 def check_moves(net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Refuse an optimiser that moves none of the network's parameters: it was made for another one."""
+    """Refuse an optimiser that was made for another network: it moves none of this one's parameters."""
     ours = {id(parameter) for parameter in net.parameters()}
     if not any(id(parameter) in ours for group in optimizer.param_groups for parameter in group["params"]):
         raise ValueError("the optimiser moves no parameter of this network: make it with the network that is to learn")

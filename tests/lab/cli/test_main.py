@@ -7,7 +7,7 @@ import pytest
 
 import mesu.__main__ as command
 from mesu.lab.cli import main as cli
-from mesu.lab.experiments import EXPERIMENTS, about
+from mesu.lab.experiments import about, experiments
 
 
 def refused(capfd, *arguments):
@@ -48,7 +48,7 @@ def test_help_says_what_each_experiment_shows(capfd):
         cli.main(["run", "--help"])
     assert stop.value.code == 0
     said = " ".join(capfd.readouterr().out.replace("│", " ").split())
-    for name in EXPERIMENTS:
+    for name in experiments:
         assert f"{name} {about(name)}".replace("`", "") in said.replace("`", "")
 
 

@@ -11,6 +11,7 @@ from mesu.lab.data.animals import Animals, animals
 from mesu.lab.data.catalogue import data_sets
 from mesu.lab.data.finding import where
 from mesu.lab.drawing.panels import overview
+from mesu.lab.entry import Entry
 from mesu.lab.experiments.animals import experiment as experiment
 from mesu.lab.experiments.animals.experiment import (
     DRAWS,
@@ -20,13 +21,14 @@ from mesu.lab.experiments.animals.experiment import (
     example_weight,
     examples,
     family_task,
-    make_learner,
+    learner,
     shuffled,
 )
 from mesu.lab.experiments.animals.figures import animal_panels
 from mesu.lab.streams import Domains
 from mesu.lab.table import Row, accuracy_matrix, as_table, summarise
 
+SGD = Entry("sgd", "sgd_lr", 0.005)
 SMALL = {"photographs": 30, "epochs": 2, "hidden": 8, "samples": 4, "test_samples": 10}
 
 
@@ -83,37 +85,37 @@ def test_an_epoch_is_a_shuffle_of_its_own(made_up):
 
 def test_learners_are_what_they_say(made_up):
     settings = AnimalFamilies(**SMALL, init_scale=(0.2, 0.5))
-    assert settings.contestants == (
+    assert [entry.label for entry in settings.entries] == [
         *("mesu-start-0.2", "mesu-start-0.5", "mesu-slow", "mesu-weighted", "mesu-paper"),
         *("sgd-0.005", "sgd-0.001", "sgd-0.0001"),
-    )
+    ]
     size = sqrt(np.square(made_up.train_x).mean())
-    mine = make_learner(settings, made_up, "mesu-start-0.5", 0)
+    mine = learner(settings, made_up, Entry("mesu", "init_scale", 0.5), 0)
     first, _, last, _ = mine.net.pairs()
     assert float(first.std.detach().max()) == pytest.approx(0.5 / sqrt(16) / size, rel=1e-6)
     assert float(last.std.detach().max()) == pytest.approx(0.5 / sqrt(8), rel=1e-6)
     group = mine.optimizer.param_groups[0]
     assert (group["update"], group["max_step"], group["lr_mean"], group["lr_std"]) == ("exact", None, 1.0, 1.0)
-    weighted = make_learner(settings, made_up, "mesu-weighted", 0)
+    weighted = learner(settings, made_up, Entry("mesu-weighted"), 0)
     shown = 4 * 5 * settings.photographs * settings.epochs
     assert float(next(weighted.net.pairs()).std.detach().max()) == pytest.approx(1 / sqrt(16) / size, rel=1e-6)
     group = weighted.optimizer.param_groups[0]
     assert (group["update"], group["max_step"]) == ("exact", None)
     assert group["lr_mean"] == group["lr_std"] == len(made_up.train_x) / shown < 1
-    slow = make_learner(settings, made_up, "mesu-slow", 0)
+    slow = learner(settings, made_up, Entry("mesu-slow"), 0)
     assert float(next(slow.net.pairs()).std.detach().max()) == pytest.approx(4 / sqrt(16) / size, rel=1e-6)
     rates = slow.optimizer.param_groups[0]
     assert (rates["update"], rates["max_step"], rates["lr_std"]) == ("exact", None, 1.0)
     assert rates["lr_mean"] == group["lr_mean"]
-    slower = make_learner(replace(settings, slow_lr_mean=0.01), made_up, "mesu-slow", 0)
+    slower = learner(replace(settings, slow_lr_mean=0.01), made_up, Entry("mesu-slow"), 0)
     assert slower.optimizer.param_groups[0]["lr_mean"] == 0.01
     few = replace(settings, photographs=10)  # less than there are of a species: those that are never shown do not count
     assert example_weight(few, made_up.train_y) == 1 / settings.epochs
-    paper = make_learner(settings, made_up, "mesu-paper", 0)
+    paper = learner(settings, made_up, Entry("mesu-paper"), 0)
     assert float(next(paper.net.pairs()).std.detach().max()) == pytest.approx(0.5 / sqrt(8), rel=1e-6)
     group = paper.optimizer.param_groups[0]
     assert (group["update"], group["max_step"], group["lr_std"], group["memory"]) == ("paper", 0.5, 120.0, 500_000)
-    assert make_learner(settings, made_up, "sgd-0.001", 0).optimizer.param_groups[0]["lr"] == 0.001
+    assert learner(settings, made_up, Entry("sgd", "sgd_lr", 0.001), 0).optimizer.param_groups[0]["lr"] == 0.001
 
 
 @pytest.mark.parametrize(
@@ -145,18 +147,19 @@ def test_all_tasks_are_tested_after_each_and_doubt_is_counted_at_the_end(made_up
     settings = AnimalFamilies(**SMALL, learners=("mesu", "sgd"), sgd_lr=(0.01, 0.003, 0.001), init_scale=(1.0,))
     settings.check()
     rows = []
-    for contestant in settings.contestants:
-        trial = settings.trial(contestant, 0)
+    for entry in settings.entries:
+        trial = settings.trial(entry, 0)
         rows += [row for index in range(settings.stages) for row in trial.stage(index)]
     table = as_table(rows)
-    for contestant in settings.contestants:
-        matrix = accuracy_matrix(table, contestant, 0)
+    for entry in settings.entries:
+        matrix = accuracy_matrix(table, entry.label, 0)
         assert matrix.shape == (4, 4)
         assert np.isfinite(matrix).all()
         assert np.diagonal(matrix).mean() > 0.9
         for name in ("doubt_inside", "doubt_outside"):
-            shares = table.filter(learner=contestant, measure=name)
-            assert shares["on_task"].to_list() == list(range(len(EDGES) - 1))
+            shares = table.filter(learner=entry.label, measure=name)
+            assert shares["index"].to_list() == list(range(len(EDGES) - 1))
+            assert shares["on_task"].null_count() == len(shares)
             assert shares["value"].sum() == pytest.approx(1.0)
     assert EDGES[-1] == pytest.approx(log(5))
     overview(animal_panels(table))
@@ -173,17 +176,17 @@ def test_examples_are_of_the_first_seed_where_there_are_pictures_and_tell_doubt_
     made_up, monkeypatch
 ):
     settings = AnimalFamilies(**SMALL)
-    assert not any(row.measure.startswith("example") for row in learned(settings.trial("sgd-0.005", 0)))
+    assert not any(row.measure.startswith("example") for row in learned(settings.trial(SGD, 0)))
     pictures = np.arange(80 * 3).reshape(80, 1, 1, 3).astype(np.uint8)
     illustrated = replace(made_up, test_pictures=pictures, ood_pictures=255 - pictures[:40])
     monkeypatch.setattr(experiment, "animals", lambda features: illustrated)
-    assert not any(row.measure.startswith("example") for row in learned(settings.trial("sgd-0.005", 1)))
+    assert not any(row.measure.startswith("example") for row in learned(settings.trial(SGD, 1)))
     elsewhere = replace(settings, first_draw=50)
-    assert [any(r.measure.startswith("example") for r in learned(elsewhere.trial("sgd-0.005", i))) for i in (0, 1)] == [
+    assert [any(r.measure.startswith("example") for r in learned(elsewhere.trial(SGD, i))) for i in (0, 1)] == [
         True,
         False,
     ]
-    trial = settings.trial("sgd-0.005", 0)
+    trial = settings.trial(SGD, 0)
     rows = learned(trial)
     kept = trial.pictures(rows)
     assert len(kept) == 16
@@ -191,14 +194,14 @@ def test_examples_are_of_the_first_seed_where_there_are_pictures_and_tell_doubt_
         scores = trial.model.net(torch.from_numpy(x)).detach().double()
         doubt = torch.distributions.Categorical(logits=scores).entropy()
         order = doubt.argsort().tolist()
-        told = {row.on_task: row.value for row in rows if row.measure == f"example_{name}"}
+        told = {row.index: row.value for row in rows if row.measure == f"example_{name}"}
         assert list(told) == order[:4] + order[-4:]
         assert list(told.values()) == pytest.approx(doubt[list(told)].tolist(), rel=1e-3, abs=1e-6)
-        answers = {row.on_task: row.value for row in rows if row.measure == f"example_{name}_answer"}
+        answers = {row.index: row.value for row in rows if row.measure == f"example_{name}_answer"}
         assert answers == {place: float(scores[place].argmax()) for place in told}
         for place in told:
             assert np.array_equal(kept[f"{name}-{place}"], of_these[place])
-    species = {row.on_task: row.value for row in rows if row.measure == "example_animal_species"}
+    species = {row.index: row.value for row in rows if row.measure == "example_animal_species"}
     assert len(species) == 8
     assert all(made_up.test_y[place] == value for place, value in species.items())
     assert not any(row.measure == "example_whale_species" for row in rows)
@@ -213,10 +216,10 @@ def test_on_photographs_the_exact_step_forgets_less_than_the_paper_s_rule_and_sg
     # draw 0 ends at 95.1, 96.4, 95.4, 93.9, 90.5 and 95.5 % (all fifty: 94.0, 95.4, 94.5, 90.0, 87.9 and 94.4 %)
     settings = AnimalFamilies(sgd_lr=(0.005, 0.0001))
     ends = {}
-    for contestant in settings.contestants:
-        trial = settings.trial(contestant, 0)
+    for entry in settings.entries:
+        trial = settings.trial(entry, 0)
         table = as_table([row for index in range(settings.stages) for row in trial.stage(index)])
-        ends[contestant] = {name: score["mean"] for name, score in summarise(table)[contestant].items()}
+        ends[entry.label] = {name: score["mean"] for name, score in summarise(table)[entry.label].items()}
     assert ends["mesu"]["all_tasks_accuracy"] > 0.93
     assert ends["mesu"]["ood_auroc"] > 0.88
     best_sgd = ends["sgd-0.0001"]["all_tasks_accuracy"]  # or about the best
@@ -231,9 +234,9 @@ def test_on_photographs_the_exact_step_forgets_less_than_the_paper_s_rule_and_sg
 
 def test_draws_can_begin_beyond_the_paper_s(made_up):
     settings = AnimalFamilies(**SMALL)
-    other, same = replace(settings, first_draw=50).trial("sgd-0.005", 1), settings.trial("sgd-0.005", 51)
+    other, same = replace(settings, first_draw=50).trial(SGD, 1), settings.trial(SGD, 51)
     assert [row.value for row in learned(other)] == [row.value for row in learned(same)]
-    assert {row.seed for row in learned(replace(settings, first_draw=50).trial("sgd-0.005", 1))} == {51}
+    assert {row.seed for row in learned(replace(settings, first_draw=50).trial(SGD, 1))} == {51}
 
 
 def test_leads_over_sgd_s_best_rate_are_counted_draw_by_draw():
@@ -253,7 +256,7 @@ def test_leads_over_sgd_s_best_rate_are_counted_draw_by_draw():
         for measure, on, value in (("accuracy", 0, first), ("accuracy", 1, second), ("ood_auroc", None, auroc))
     ]
     rows += [
-        Row("animals", learner, 0, 20, 1, place, name, 1 / 40)
+        Row("animals", learner, 0, 20, 1, None, name, 1 / 40, place)
         for learner in scores
         for name in ("doubt_inside", "doubt_outside")
         for place in range(40)
@@ -283,7 +286,7 @@ def test_features_that_are_nowhere_are_named():
 
 def test_a_trial_goes_on_after_a_task_bit_for_bit(made_up):
     settings = AnimalFamilies(**SMALL)
-    whole, first, second = (settings.trial("mesu", 3) for _ in range(3))
+    whole, first, second = (settings.trial(Entry("mesu"), 3) for _ in range(3))
     for trial, stages in ((whole, 4), (first, 2)):
         for index in range(stages):
             list(trial.stage(index))

@@ -55,7 +55,7 @@ def examples_of(table, learner):
     """Species or whale of each example, by its row in the data: there is one photograph to test of each species."""
     rows = table.filter(learner=learner, seed=0)
     return {
-        name: rows.filter(measure=f"example_{name}").select("on_task", "value").rows() for name in ("animal", "whale")
+        name: rows.filter(measure=f"example_{name}").select("index", "value").rows() for name in ("animal", "whale")
     }
 
 
@@ -99,7 +99,7 @@ def test_the_panel_shows_each_photograph_above_its_own_name_answer_and_doubt(sho
     chosen, found = examples_of(table, "sgd-0.01"), drawn_pictures(panel)
     answers = table.filter(learner="sgd-0.01", measure="example_animal_answer")
     families = ["bears", "cats", "poultry", "wild birds", "cattle"]
-    answer_of = {place: families[int(value)] for place, value in answers.select("on_task", "value").iter_rows()}
+    answer_of = {place: families[int(value)] for place, value in answers.select("index", "value").iter_rows()}
     animals, whales = found[:8], found[8:]
     by_doubt = [place for place, _ in chosen["animal"]]
     assert [colour[0] // 10 for colour, _ in animals] == by_doubt[:4] + by_doubt[:3:-1]

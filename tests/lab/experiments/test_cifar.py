@@ -1,6 +1,5 @@
 """The convolutional experiments: the network, its heads, its learners, and a run that is put down in the middle of a task."""
 
-import copy
 import json
 import runpy
 from dataclasses import replace
@@ -10,22 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 import mesu
-from mesu import optim
 from mesu.lab.cli import main as cli
 from mesu.lab.data import Dataset
 from mesu.lab.drawing.panels import overview
+from mesu.lab.entry import Entry
 from mesu.lab.experiments.cifar import experiment as experiment
 from mesu.lab.experiments.cifar.conv_net import ConvNet
-from mesu.lab.experiments.cifar.experiment import CIFAR, LEARNERS, SplitCIFAR10, make_learner
+from mesu.lab.experiments.cifar.experiment import CIFAR, LEARNERS, SplitCIFAR10
+from mesu.lab.experiments.cifar.experiment import learner as learner_of
 from mesu.lab.experiments.cifar.figures import _way, cifar_panels
 from mesu.lab.runs.run import Run
-from mesu.lab.streams import FirstExamples, InTurn, MultiHead, Splits
 from mesu.lab.table import Row, as_table, summarise
-from mesu.learners.plain import fisher_diagonal
 
 TINY = {"width": 2, "batch": 10, "samples": 2, "test_samples": 2, "epochs": 2}
 
@@ -79,7 +76,7 @@ def test_local_convolutions_have_the_moments_of_drawn_weights():
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_only_the_head_that_is_asked_learns(learner, made_up):
-    model = make_learner(SplitCIFAR10(**TINY), learner, heads=3, seed=0)
+    model = learner_of(SplitCIFAR10(**TINY), learner, heads=3, seed=0)
     before = {name: value.clone() for name, value in model.net.state_dict().items()}
     data = pictures(2, 40)
     for _ in range(2):  # EWC and SI pull at what they have consolidated
@@ -91,17 +88,6 @@ def test_only_the_head_that_is_asked_learns(learner, made_up):
             assert torch.equal(value, after[name]), name
         elif name.endswith(("weight", "weight_std")):
             assert not torch.equal(value, after[name]), name
-
-
-def test_slices_cover_every_image_once_and_in_order():
-    stream = MultiHead(pictures(10, 503), classes=2)
-    for splits in (1, 3, 16):
-        cut = Splits(stream, splits)
-        assert [task.head for task in cut] == list(range(5)) * splits
-        for task in stream:
-            slices = [cut[i].train for i in range(task.index, len(cut), 5)]
-            assert np.array_equal(np.concatenate(slices), task.train)  # type: ignore[arg-type]
-            assert max(map(len, slices)) - min(map(len, slices)) <= 1
 
 
 @pytest.mark.parametrize(("splits", "updates"), [(1, 30_000), (2, 29_400), (4, 29_280), (8, 29_280), (16, 24_000)])
@@ -116,159 +102,25 @@ def test_the_paper_s_numbers_of_updates(splits, updates, monkeypatch):
     assert settings.epochs * sum(len(task.y_train) // settings.batch for task in settings.sliced(splits)) == updates
 
 
-def test_streams_in_turn_and_first_examples():
-    both = InTurn([MultiHead(pictures(10, 200), 10), MultiHead(pictures(100, 1_000), 10)])
-    assert [task.head for task in both] == list(range(11))
-    assert both[3].first_class == 20
-    assert set(both[3].y_train.tolist()) <= set(range(10))
-    few = FirstExamples(both, 7)
-    assert np.array_equal(few[3].y_train, both[3].y_train[:7])
-    assert len(few[3].y_test) == len(both[3].y_test)
-    longer = FirstExamples(both, 7, first_task=50)
-    assert [len(task.y_train) for task in longer] == [50] + 10 * [7]
-    assert np.array_equal(longer[0].y_train, both[0].y_train[:50])
-    uncut = FirstExamples(both, None, first_task=50)
-    assert [len(task.y_train) for task in uncut] == [50, *[len(task.y_train) for task in both][1:]]
-
-
 def test_the_first_task_may_have_more_images_than_the_rest(made_up):
     settings = SplitCIFAR10(images=20, first_images=40, epochs=1, batch=10, width=2, splits=(1,), learners=("adam",))
     assert [len(task.y_train) for task in settings.sliced(1)] == [40, 20, 20, 20, 20]
     assert [len(task.y_train) for task in settings.sliced(2)] == 2 * [20, 10, 10, 10, 10]
-    trial: Any = settings.trial("adam@1", 0)
+    trial: Any = settings.trial(Entry("adam", "splits", 1), 0)
     updates = [row.step for stage in range(settings.stages) for row in trial.stage(stage)]
     assert sorted(set(updates)) == [4, 6, 8, 10, 12]
-
-
-def test_fisher_of_a_head_is_a_loop_over_examples():
-    torch.manual_seed(0)
-    net, data = ConvNet(3, 2, width=2).eval(), pictures(2, 12)
-    x, y = torch.from_numpy(data.x_train), torch.from_numpy(data.y_train)
-    total = {name: torch.zeros_like(p) for name, p in net.named_parameters()}
-    for image, label in zip(x.split(1), y.split(1), strict=True):
-        net.zero_grad()
-        F.cross_entropy(net(image, head=2), label).backward()
-        for name, p in net.named_parameters():
-            if p.grad is not None:
-                total[name] += p.grad.square() / len(x)
-    for found, (name, wanted) in zip(fisher_diagonal(net, x, y, head=2), total.items(), strict=True):
-        assert torch.allclose(found, wanted, rtol=1e-4, atol=1e-12), name
-        assert ("heads.0" in name or "heads.1" in name) == (not found.any())
-
-
-def test_in_training_every_example_of_the_fisher_has_a_dropout_of_its_own():
-    net = nn.Sequential(nn.Dropout(0.5), nn.Linear(1, 2, bias=False))
-    nn.init.zeros_(net[1].weight)  # both classes are as likely: the slope is half the input, which is 0 or 2
-    found = fisher_diagonal(net, torch.ones(400, 1), torch.zeros(400, dtype=torch.long))[0]
-    assert (
-        0.4 < float(found.mean()) < 0.6
-    )  # the share of examples that were kept; one dropout for all would give 0 or 1
-
-
-def quadratic(optimizer, parameter, target):
-    """One step on (w - target)^2 / 2."""
-    optimizer.zero_grad()
-    (0.5 * (parameter - target) ** 2).sum().backward()
-    optimizer.step()
-
-
-@pytest.mark.parametrize("kind", [optim.SI, optim.SIPerTask])
-def test_si_by_hand(kind):
-    # from 0 towards 4 by halves: gradients -4, -2; steps 2, 1; path 4*2 + 2*1 = 10; moved 3, damping 1: 10 / (9 + 1) = 1
-    w = nn.Parameter(torch.zeros(1, dtype=torch.float64))
-    si = kind([w], lr=0.5, strength=0.25, damping=1.0, inner=torch.optim.SGD)
-    quadratic(si, w, 4.0)
-    quadratic(si, w, 4.0)
-    assert w.item() == pytest.approx(3.0)
-    assert si.state[w]["path"].item() == pytest.approx(10.0)
-    si.consolidate()
-    assert si.state[w]["importance"].item() == pytest.approx(1.0)
-    # towards 1, gradient 2 and no pull yet: w = 2, path 2; then gradient 1 + 2 * 0.25 * 1 * (2 - 3) = 0.5: w = 1.75, path 2.25
-    quadratic(si, w, 1.0)
-    quadratic(si, w, 1.0)
-    assert w.item() == pytest.approx(1.75)
-    assert si.state[w]["path"].item() == pytest.approx(2.25)
-    si.consolidate()
-    gain = 2.25 / (1.25**2 + 1)
-    assert si.state[w]["importance"].item() == pytest.approx(1 + gain)
-    # where the penalty is least: SI has moved all of it to here, an anchor for each task leaves the first at 3
-    rest = 1.75 if kind is optim.SI else (3.0 + gain * 1.75) / (1 + gain)
-    c = si.constants(si.param_groups[0])
-    slope = si.file.penalised(torch.tensor([rest], dtype=torch.float64), torch.zeros(1), si.rule_state(w), c)
-    assert slope.abs().item() < 1e-12
-
-
-@pytest.mark.parametrize("kind", ["ewc", "ewc-online", "si", "si-per-task"])
-def test_following_plain_descent_is_the_rule_itself(kind):
-    make = {
-        "ewc": lambda p, **more: optim.EWC(p, 0.1, 2.0, **more),
-        "ewc-online": lambda p, **more: optim.EWCOnline(p, 0.1, 2.0, 0.5, **more),
-        "si": lambda p, **more: optim.SI(p, 0.1, 2.0, **more),
-        "si-per-task": lambda p, **more: optim.SIPerTask(p, 0.1, 2.0, **more),
-    }[kind]
-    ends = []
-    for more in ({}, {"inner": torch.optim.SGD}):
-        w = nn.Parameter(torch.tensor([0.0, 1.0], dtype=torch.float64))
-        rule = make([w], **more)
-        for target in (3.0, -1.0, 0.5):
-            for _ in range(4):
-                quadratic(rule, w, torch.tensor([target, 2 * target]))
-            rule.consolidate(*([[torch.tensor([0.3, 0.7])]] if kind.startswith("ewc") else []))
-        ends.append((w.detach().clone(), *rule.state[w].values()))
-    for one, other in zip(*ends, strict=True):
-        assert torch.allclose(one, other, rtol=1e-12)
-
-
-def test_without_strength_it_is_adam_to_the_bit():
-    ends = []
-    for make in (lambda p: torch.optim.Adam(p, 0.1), lambda p: optim.EWC(p, 0.1, 0.0, inner=torch.optim.Adam)):
-        w = nn.Parameter(torch.tensor([0.0, 1.0]))
-        rule = make([w])
-        for _ in range(5):
-            quadratic(rule, w, 3.0)
-        ends.append(w.detach().clone())
-    assert torch.equal(*ends)
-
-
-def test_a_gradient_that_is_not_finite_is_refused_before_the_inner_optimiser_sees_it():
-    w = nn.Parameter(torch.zeros(2))
-    rule = optim.EWC([w], 0.1, 1.0, inner=torch.optim.Adam)
-    w.grad = torch.tensor([1.0, float("nan")])
-    with pytest.raises(mesu.StepRefused, match="nothing changed"):
-        rule.step()
-    assert torch.equal(w, torch.zeros(2))
-    assert not rule.inner.state  # type: ignore[union-attr]
-
-
-def test_state_of_the_inner_optimiser_goes_along():
-    def begun():
-        w = nn.Parameter(torch.zeros(2))
-        return w, optim.SI([w], 0.1, 1.0, inner=torch.optim.Adam)
-
-    w, rule = begun()
-    for _ in range(3):
-        quadratic(rule, w, 3.0)
-    saved, at = copy.deepcopy(rule.state_dict()), w.detach().clone()
-    quadratic(rule, w, 3.0)
-    again, other = begun()
-    again.data.copy_(at)
-    other.load_state_dict(saved)
-    quadratic(other, again, 3.0)
-    assert torch.equal(w, again)
-    with pytest.raises(ValueError, match="inner"):
-        optim.SI([nn.Parameter(torch.zeros(2))], 0.1, 1.0).load_state_dict(saved)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_a_trial_goes_on_in_the_middle_of_a_task_bit_for_bit(learner, made_up):
     settings = SplitCIFAR10(**TINY, splits=(2,), learners=(learner,), estimator="local")
-    contestant = f"{learner}@2"
-    whole = settings.trial(contestant, 0)
+    entry = Entry(learner, "splits", 2)
+    whole = settings.trial(entry, 0)
     rows = [list(whole.stage(index)) for index in range(4)]
-    first = settings.trial(contestant, 0)
+    first = settings.trial(entry, 0)
     for index in range(3):
         list(first.stage(index))
-    second = settings.trial(contestant, 0)
+    second = settings.trial(entry, 0)
     second.restore(first.tensors())
     assert list(second.stage(3)) == rows[3]
     for name, value in whole.tensors().items():
@@ -281,18 +133,18 @@ def test_a_run_tests_every_task_at_its_end(kind, made_up):
     settings = kind(**TINY, splits=(1, 3), learners=learners, estimator="local")
     settings.check()
     rows = []
-    for contestant in settings.contestants:
-        trial = settings.trial(contestant, 0)
+    for entry in settings.entries:
+        trial = settings.trial(entry, 0)
         rows += [row for index in range(settings.stages) for row in trial.stage(index)]
     table, tasks = as_table(rows), len(settings.stream())
     assert settings.tasks == tasks
-    for contestant in settings.contestants:
-        own = table.filter(learner=contestant)
+    for entry in settings.entries:
+        own = table.filter(learner=entry.label)
         ends = own.filter(measure="task_accuracy", after_task=own["after_task"].max())
         assert ends["on_task"].to_list() == list(range(tasks))
-        assert summarise(table)[contestant]["mean_accuracy"]["mean"] == pytest.approx(ends["value"].mean())
+        assert summarise(table)[entry.label]["mean_accuracy"]["mean"] == pytest.approx(ends["value"].mean())
         # every image twice, less what does not fill a batch
-        pieces = settings.sliced(int(contestant.partition("@")[2]))
+        pieces = settings.sliced(int(entry.value))
         assert own["step"].max() == 2 * sum(len(task.y_train) // 10 for task in pieces)
     adam = summarise(table)["adam@1"]["mean_accuracy"]
     assert adam["mean"] > 0.55 if kind is SplitCIFAR10 else adam["mean"] > 0.1
@@ -358,8 +210,8 @@ def test_the_way_of_slices_is_the_mean_of_a_turn_of_all_tasks_and_of_whole_tasks
     others = [row(2, 0, 3, 0, 0.9), row(1, 0, 1, 0, 0.9)]  # old tasks, asked again at the end
     whole = [row(1, 0, 0, 0, 0.5), row(1, 0, 1, 1, 0.7)]
     table = as_table([*slices, *others, *whole])
-    for contestant, steps, values in (("adam@2", [20, 40], [0.15, 0.35]), ("adam@1", [10, 20], [0.5, 0.7])):
-        where, way = _way(table, contestant)
+    for label, steps, values in (("adam@2", [20, 40], [0.15, 0.35]), ("adam@1", [10, 20], [0.5, 0.7])):
+        where, way = _way(table, label)
         assert where.tolist() == steps
         np.testing.assert_allclose(way, values)
 

@@ -11,9 +11,9 @@ from mesu.lab.experiments.dynamics.experiment import Dynamics, proposition_5
 SMALL = Dynamics(steps=10_000, stages=12, memory=(1_000, inf))
 
 
-def sigmas(settings, contestant, seed):
+def sigmas(settings, entry, seed):
     """Sigma of each weight at the end."""
-    trial = settings.trial(contestant, seed)
+    trial = settings.trial(entry, seed)
     rows = [row for index in range(settings.stages) for row in trial.stage(index)]
     return np.array([row.value for row in rows if row.measure == "std" and row.after_task == settings.stages - 1])
 
@@ -24,12 +24,12 @@ def expected(memory):
     return proposition_5(SMALL.steps, SMALL.first_std, curvature, memory, SMALL.prior_std, 0.5)
 
 
-@pytest.mark.parametrize("contestant", SMALL.contestants)
-def test_sigma_ends_where_proposition_5_says(contestant):
-    mean = np.mean([sigmas(SMALL, contestant, seed) for seed in range(3)], axis=0)
+@pytest.mark.parametrize("entry", SMALL.entries, ids=lambda entry: entry.label)
+def test_sigma_ends_where_proposition_5_says(entry):
+    mean = np.mean([sigmas(SMALL, entry, seed) for seed in range(3)], axis=0)
     # a seed scatters by a tenth or so; the other memory's sigmas are 1.5 to 6 times as large or small
-    assert mean == pytest.approx(expected(float(contestant.removeprefix("mesu-"))), rel=0.2)
-    other = expected(inf if contestant == "mesu-1000" else 1_000)
+    assert mean == pytest.approx(expected(entry.value), rel=0.2)
+    other = expected(inf if entry.value == 1_000 else 1_000)
     assert (np.abs(np.log(mean / other)) > 0.3).all()
 
 

@@ -33,7 +33,7 @@ def fabricated(experiment, learner, seed, tasks, every=10):
 def finished(parent, settings, rows=None, times=None):
     """A run folder with fabricated rows in place of a run's."""
     run = Run.create(settings, parent)
-    jobs = [(name, seed) for name in settings.contestants for seed in range(settings.seeds)]
+    jobs = [(entry.label, seed) for entry in settings.entries for seed in range(settings.seeds)]
     if rows is None:
         rows = [row for job in jobs for row in fabricated(settings.name, *job, settings.tasks)]
     as_table(rows).write_parquet(run.folder / "table.parquet")
@@ -58,9 +58,9 @@ SIX = replace(SMALL, seeds=3, learners=tuple(KEEPS))  # what `make demo` runs
 def fabricated_rows(settings):
     return [
         row
-        for name in settings.contestants
+        for entry in settings.entries
         for seed in range(settings.seeds)
-        for row in fabricated(settings.name, name, seed, settings.tasks)
+        for row in fabricated(settings.name, entry.label, seed, settings.tasks)
     ]
 
 

@@ -40,7 +40,7 @@ def assert_whole(lines, summary, shown):
 
 @pytest.mark.parametrize("width", [80, 90, 100])
 def test_terminal_table_of_the_demo_is_whole_at_every_usual_width(width):
-    jobs = [(name, seed) for name in SIX.contestants for seed in range(3)]
+    jobs = [(entry.label, seed) for entry in SIX.entries for seed in range(3)]
     summary = summarise(as_table([row for job in jobs for row in fabricated(SIX.name, *job, SIX.tasks)]))
     lines = printed(summary_table(summary, "title", width=width), width)
     assert max(map(len, lines)) <= width
@@ -49,7 +49,7 @@ def test_terminal_table_of_the_demo_is_whole_at_every_usual_width(width):
 
 
 def test_terminal_table_in_a_narrow_terminal_names_the_columns_it_leaves_out():
-    jobs = [(name, seed) for name in SIX.contestants for seed in range(3)]
+    jobs = [(entry.label, seed) for entry in SIX.entries for seed in range(3)]
     summary = summarise(as_table([row for job in jobs for row in fabricated(SIX.name, *job, SIX.tasks)]))
     lines = printed(summary_table(summary, "title", width=50), 50)
     assert max(map(len, lines)) <= 50

@@ -27,9 +27,10 @@ from mesu.engine.loops import COMPILING
 from mesu.lab.cli.data import ABOUT, get, list_data, live_progress, print_error, verify_data
 from mesu.lab.cli.imports import import_named
 from mesu.lab.drawing.numbers import duration
-from mesu.lab.experiments import EXPERIMENTS, about
+from mesu.lab.experiments import about, experiments
 from mesu.lab.report import WIDTH, paper_note, summary_table, write, write_joined, write_markdown
 from mesu.lab.runs.run import Run, check_workers, watch
+from mesu.lab.streams import streams
 from mesu.lab.table import summarise
 from mesu.version import __version__
 
@@ -139,6 +140,8 @@ def _run_command(kind: Any, defaults: Any) -> Callable[..., None]:
     run.__annotations__["settings"] = Annotated[kind, tyro.conf.arg(name="")]
     run.__doc__ = f"""{about(kind.name)}
 
+    An experiment of your own is known once its module is imported: `mesu run NAME --import MODULE`.
+
     Args:
         settings: What the experiment does.
         scale: Size of the run: smoke takes seconds, small takes minutes (cifar: hours), paper is as in the paper.
@@ -175,6 +178,8 @@ def _option(given: list[str], name: str) -> str | None:
 
 def resume(run: tyro.conf.Positional[Path], workers: int = cores(), json: bool = False) -> None:
     """Finish a run that was stopped. It goes on from its checkpoints.
+
+    An experiment of your own is known once its module is imported: `mesu resume RUN --import MODULE`.
 
     Args:
         run: The run's folder.
@@ -217,12 +222,16 @@ def report(
 
 
 def list_experiments() -> None:
-    """List the experiments and what each one shows."""
+    """List the experiments and streams, and what each one is."""
     rows = Table.grid(padding=(0, 2))
     rows.add_column(no_wrap=True, style="bold")
     rows.add_column()
-    for name in EXPERIMENTS:
+    for name, _ in experiments.items():  # noqa: PERF102  (unlike the names alone, without those that cannot be loaded)
         rows.add_row(name, Text(about(name)))
+    rows.add_row("", "")
+    rows.add_row(Text("streams, for experiments of your own:", style="not bold"), "")
+    for name, stream in streams.items():
+        rows.add_row(name, Text((stream.__doc__ or "").strip().partition("\n")[0]))
     Console().print(rows, highlight=False)
 
 
@@ -310,7 +319,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `mesu` command."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        _dispatch(given)
+        _dispatch(import_named(given))
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         sys.exit(INTERRUPTED)
@@ -335,18 +344,18 @@ def _dispatch(given: list[str]) -> None:
     _check_name(given, "command", commands)
     if given[:1] == ["data"]:  # names of data sets are separated by blanks, so the registry for commas does not apply
         subcommands = {"list": list_data, "get": get, "verify": verify_data}
-        rest = import_named(given[1:])
+        rest = given[1:]
         _check_name(rest, "command mesu data", subcommands)
         subcommand_cli_from_dict(subcommands, prog="mesu data", description=ABOUT, args=rest)
         return
     with _comma_separated():
         if given[:1] == ["run"]:
-            _check_name(given[1:], "experiment", EXPERIMENTS)
-            chosen = [name for name in EXPERIMENTS if given[1:2] == [name]] or list(EXPERIMENTS)
-            experiments = {
+            _check_name(given[1:], "experiment", experiments)
+            chosen = [name for name in experiments if given[1:2] == [name]] or list(experiments)
+            choices = {
                 name: _run_command(kind, _defaults(kind, name, given if name in chosen else []))
-                for name, kind in EXPERIMENTS.items()
+                for name, kind in experiments.items()
             }
-            subcommand_cli_from_dict(experiments, prog="mesu run", args=given[1:], config=(tyro.conf.OmitArgPrefixes,))
+            subcommand_cli_from_dict(choices, prog="mesu run", args=given[1:], config=(tyro.conf.OmitArgPrefixes,))
         else:
             subcommand_cli_from_dict(commands, prog="mesu", description=__doc__, args=given)

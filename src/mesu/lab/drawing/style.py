@@ -9,6 +9,8 @@ from zlib import crc32
 import matplotlib as mpl
 from matplotlib.colors import to_hex, to_rgb
 
+from mesu.lab.entry import Entry
+
 # Okabe and Ito's palette, made for colour-blind readers; MESU has the strongest colour
 LEARNERS = {
     "mesu": ("MESU", "#D55E00"),
@@ -50,30 +52,24 @@ NIGHT = {INK: "#e6e8eb", FAINT: "#a3abb5", GRID: "#343a42", PAPER: "#16181d"}
 
 
 def memory(learner: str) -> float | None:
-    """N of a contestant in a study of N, as `mesu-300000` and `mesu-inf` say it; None for all others."""
-    name, _, number = learner.partition("-")
-    try:
-        window = float(number)
-    except ValueError:
-        return None
-    return window if name == "mesu" and window > 0 else None
+    """N of an entry of a study of N, such as `mesu-300000`; None for all others."""
+    window = _setting(learner, "memory")
+    return window if window is not None and window > 0 else None
 
 
 def rate(learner: str) -> float | None:
-    """The learning rate of a contestant in a study of SGD's, as `sgd-0.005` says it; None for all others."""
-    return _setting(learner, "sgd-")
+    """The learning rate of an entry of a study of SGD's, such as `sgd-0.005`; None for all others."""
+    return _setting(learner, "sgd_lr")
 
 
 def start(learner: str) -> float | None:
-    """The start of a contestant in a study of MESU's, as `mesu-start-0.2` says it; None for all others."""
-    return _setting(learner, "mesu-start-")
+    """The start of an entry of a study of MESU's, such as `mesu-start-0.2`; None for all others."""
+    return _setting(learner, "init_scale")
 
 
-def _setting(learner: str, prefix: str) -> float | None:
-    try:
-        return float(learner.removeprefix(prefix)) if learner.startswith(prefix) else None
-    except ValueError:
-        return None
+def _setting(learner: str, name: str) -> float | None:
+    entry = Entry.read(learner)
+    return entry.value if entry.setting == name else None
 
 
 def short_number(value: float) -> str:
@@ -87,9 +83,8 @@ def short_number(value: float) -> str:
 
 def label(learner: str) -> str:
     """The learner's name as readers know it."""
-    name, _, splits = learner.partition("@")
-    if splits:
-        return f"{label(name)}, {splits} split{'s' * (splits != '1')}"
+    if (splits := _setting(learner, "splits")) is not None:
+        return f"{label(Entry.read(learner).learner)}, {splits:g} split{'s' * (splits != 1)}"
     if (window := memory(learner)) is not None:
         return f"MESU, N = {short_number(window)}"
     if (value := rate(learner)) is not None:
@@ -107,7 +102,8 @@ def short_label(learner: str) -> str:
 
 def colour(learner: str) -> str:
     """The learner's colour."""
-    learner = learner.partition("@")[0]
+    if _setting(learner, "splits") is not None:
+        learner = Entry.read(learner).learner
     window = memory(learner)
     if window is not None:
         return _memory_colour(window)

@@ -1,4 +1,4 @@
-"""Experiments: one file each. An experiment is a stream, learners and measures, and gives one tidy table."""
+"""Experiments: one folder each. An experiment is a stream, learners and measures, and gives one tidy table."""
 
 import sys
 
@@ -9,23 +9,21 @@ from mesu.lab.experiments.hessian.experiment import Hessian
 from mesu.lab.experiments.permuted.digits import PermutedDigits
 from mesu.lab.experiments.permuted.mnist import PermutedMNIST
 from mesu.lab.experiments.vanishing.experiment import Vanishing
+from mesu.lab.registry import experiments
 
-EXPERIMENTS = {
-    kind.name: kind
-    for kind in (PermutedDigits, PermutedMNIST, Vanishing, Hessian, Dynamics, AnimalFamilies, SplitCIFAR10, CIFAR)
-}
+for _kind in (PermutedDigits, PermutedMNIST, Vanishing, Hessian, Dynamics, AnimalFamilies, SplitCIFAR10, CIFAR):
+    experiments.register(_kind.name)(_kind)  # in the order of `mesu list`
 
 
 def about(name: str) -> str:
-    """What an experiment shows, in a sentence: its own, or else the one that its file begins with."""
-    kind = EXPERIMENTS[name]
-    file = (sys.modules[kind.__module__].__doc__ or "").strip()
-    return getattr(kind, "about", "") or file.partition("\n")[0]
+    """What an experiment shows, in a sentence: its own, else the first of its module's docstring, else of its own."""
+    kind = experiments[name]
+    docstring = sys.modules[kind.__module__].__doc__ or kind.__doc__ or ""
+    return getattr(kind, "about", "") or docstring.strip().partition("\n")[0]
 
 
 __all__ = [
     "CIFAR",
-    "EXPERIMENTS",
     "AnimalFamilies",
     "Dynamics",
     "Hessian",
@@ -34,4 +32,5 @@ __all__ = [
     "SplitCIFAR10",
     "Vanishing",
     "about",
+    "experiments",
 ]

@@ -1,4 +1,4 @@
-"""The contract between experiments and runs: a trial goes through its stages one by one and can be put down after each."""
+"""The contract between experiments and runs: a trial goes through its stages one by one, and can be stopped after each."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -6,11 +6,12 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor
 
+from mesu.lab.entry import Entry
 from mesu.lab.table import Row
 
 
 class Trial(Protocol):
-    """One learner with one seed on its way through an experiment."""
+    """One entry with one seed on its way through an experiment."""
 
     def stage(self, index: int) -> Iterable[Row]:
         """Learn the next stage (a task, some epochs) and measure; in order, from 0 or from where it was restored."""
@@ -27,15 +28,15 @@ class Trial(Protocol):
 
 @runtime_checkable
 class Illustrated(Protocol):
-    """A trial that has pictures to what it measured, which its run keeps for the report."""
+    """A trial with pictures that belong to its rows; the run keeps them for the report."""
 
     def pictures(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
-        """Those that the rows of all its stages speak of, as bytes [height, width, 3], by name."""
+        """The pictures that the rows of all its stages refer to, as bytes [height, width, 3], by name."""
         ...
 
 
 class LearnerTrial:
-    """A trial of which nothing but its learner changes."""
+    """A trial whose learner is all that changes from stage to stage."""
 
     model: Any  # a `mesu.learners.Learner`
 
@@ -51,14 +52,14 @@ class LearnerTrial:
 class Experiment(Protocol):
     """The settings of an experiment: a frozen dataclass, its defaults the paper's table."""
 
-    name: ClassVar[str]
+    name: ClassVar[str]  # the name that it is registered under
     stage_name: ClassVar[str]  # what a stage is: tasks, epochs, ...
     scales: ClassVar[dict[str, dict[str, Any]]]  # settings of smoke, small and paper that differ from the defaults
     seeds: int
 
     @property
-    def contestants(self) -> tuple[str, ...]:
-        """Who takes part, under the names that the table uses."""
+    def entries(self) -> tuple[Entry, ...]:
+        """Who takes part."""
         ...
 
     @property
@@ -70,6 +71,6 @@ class Experiment(Protocol):
         """Refuse settings that cannot run, before anything is started."""
         ...
 
-    def trial(self, contestant: str, seed: int) -> Trial:
-        """One of the contestants at its start."""
+    def trial(self, entry: Entry, seed: int) -> Trial:
+        """One of the entries at its start."""
         ...

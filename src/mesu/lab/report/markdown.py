@@ -11,7 +11,8 @@ from mesu.lab.drawing.style import label
 from mesu.lab.report.figures import panels
 from mesu.lab.report.page import command, paper_note
 from mesu.lab.runs.checkpoints import replacing
-from mesu.lab.runs.run import Run, make_folder
+from mesu.lab.runs.folder import make_folder
+from mesu.lab.runs.run import Run
 from mesu.lab.table import summarise
 
 KEPT = ("settings.json", "times.json", "table.parquet")  # files of the run that are copied next to the page

@@ -26,12 +26,13 @@ from mesu.lab.drawing.numbers import (
 )
 from mesu.lab.drawing.panels import Panel, overview, picture, save
 from mesu.lab.drawing.style import colour, label, short_number
-from mesu.lab.experiments import EXPERIMENTS, about
+from mesu.lab.experiments import about, experiments
 from mesu.lab.paper import NOTES
 from mesu.lab.report.figures import panels
 from mesu.lab.report.joining import joined
 from mesu.lab.runs.checkpoints import replacing
-from mesu.lab.runs.run import Run, make_folder
+from mesu.lab.runs.folder import make_folder
+from mesu.lab.runs.run import Run
 from mesu.lab.table import summarise
 
 Summary = dict[str, dict[str, dict[str, Any]]]  # what `summarise` gives: learner, measure, mean and so on
@@ -106,7 +107,7 @@ def _write(runs: Sequence[Run], table: pl.DataFrame, folder: Path, summary: Summ
     page = _template().render(
         title=runs[0].folder.resolve().name if len(runs) == 1 else f"{len(runs)} runs of {experiment}",
         experiment=experiment,
-        about=about(experiment) if experiment in EXPERIMENTS else "",
+        about=about(experiment) if experiment in experiments else "",
         facts=_facts(runs, table, seeds),
         headings=[heading(name) for name in measures],
         results=[_result_row(summary, learner, measures) for learner in summary],
@@ -231,7 +232,7 @@ def _times(runs: Sequence[Run], summary: dict) -> dict[str, Any]:
 
 def _paper_settings(experiment: str) -> dict[str, Any]:
     """The settings of the experiment at the paper's scale; empty for an unknown experiment."""
-    kind: Any = EXPERIMENTS.get(experiment)
+    kind: Any = experiments.get(experiment)
     return asdict(kind(**kind.scales.get("paper", {}))) if kind else {}
 
 

@@ -1,7 +1,8 @@
 """One process at a time on a folder, and workers that end with the process that started them.
 
 Where only the main process of a run is killed (by a scheduler, by the system for lack of memory, by hand), its workers would go
-on learning and writing, beside those of whoever resumes the run. Where it alone is interrupted, it would wait for them.
+on learning and writing, at the same time as those of whoever resumes the run. And without `end_workers`, Ctrl-C in the main
+process would block on its workers.
 """
 
 import functools
@@ -20,18 +21,19 @@ except ImportError:  # Windows: two processes on one folder are not told apart t
     fcntl = None  # type: ignore[assignment]
 
 EVERY = 0.5  # seconds between two looks at the parent
+PATIENCE = 60.0  # seconds that an ended worker may take to be gone; a fraction of one, unless the machine is very busy
 
 
 @contextmanager
 def alone(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Hold a folder until the block, or the process, ends, however it ends; file systems without locks let everybody in.
+    """Hold a folder until the block or the process ends, however it ends. On file systems without locks, it does nothing.
 
     Args:
         folder: What to hold; nothing is written to it.
-        wait: Wait for somebody else to let go of it, instead of refusing.
+        wait: Wait until another process lets go of it, instead of refusing.
 
     Raises:
-        ValueError: if another process holds it, and it is not to be waited for.
+        ValueError: if another process holds it, and `wait` is false.
     """
     if fcntl is None:
         yield
@@ -55,10 +57,16 @@ def alone(folder: Path, wait: bool = False) -> Iterator[None]:
 
 
 def end_workers() -> None:
-    """End the worker processes of this one, whatever they are doing: what they have done is on disk."""
-    for child in multiprocessing.active_children():
-        if "loky" in type(child).__module__:  # joblib's; a program that runs experiments may have others
-            child.terminate()
+    """End the worker processes of this one, whatever they are doing, and wait until they are gone.
+
+    What they have done is on disk.
+    """
+    # joblib's only: a program that runs experiments may have others
+    workers = [child for child in multiprocessing.active_children() if "loky" in type(child).__module__]
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.join(PATIENCE)
 
 
 @functools.cache  # one thread a process, however many jobs it gets

@@ -13,7 +13,7 @@ from mesu.lab.drawing.numbers import NOTHING
 from mesu.lab.drawing.panels import Panel
 from mesu.lab.drawing.style import FAINT, GRID, label
 from mesu.lab.experiments.animals.experiment import EXAMPLES
-from mesu.lab.experiments.animals.figures import shown_learners
+from mesu.lab.experiments.animals.figures import kind_of_doubt, shown_learners
 from mesu.lab.table import summarise
 
 Pictures = Mapping[str, Mapping[str, np.ndarray]]  # by learner and seed, then by name: what `Run.pictures` gives
@@ -44,7 +44,7 @@ def example_panels(table: pl.DataFrame, pictures: Pictures) -> list[Panel]:
         if own.is_empty() or not (known := pictures.get(f"{learner}-{own['seed'].min()}")):
             continue
         groups = _groups(own.filter(seed=own["seed"].min()), known)
-        kind = "epistemic" if learner.startswith("mesu") else "aleatoric"
+        kind = kind_of_doubt(learner)
         panels.append(
             Panel(
                 f"examples-{learner}",
@@ -74,7 +74,7 @@ def _groups(rows: pl.DataFrame, pictures: Mapping[str, np.ndarray]) -> dict[str,
 def _examples(rows: pl.DataFrame, name: str, pictures: Mapping[str, np.ndarray]) -> list[Example]:
     """By rising doubt, as the table has them."""
     doubts, answers, species = (
-        dict(rows.filter(measure=f"example_{name}{what}").select("on_task", "value").iter_rows())
+        dict(rows.filter(measure=f"example_{name}{what}").select("index", "value").iter_rows())
         for what in ("", "_answer", "_species")
     )
     return [

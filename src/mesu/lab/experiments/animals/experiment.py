@@ -11,18 +11,18 @@ from math import log
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from torch import nn
 
 from mesu import measures, optim
 from mesu.lab.data import Dataset
 from mesu.lab.data.animals import Animals, animals
+from mesu.lab.entry import Entry
+from mesu.lab.experiments import checks
+from mesu.lab.experiments.learners import Choice, make_learner, no_learner, perceptron, uncertainty
 from mesu.lab.experiments.trial import LearnerTrial
 from mesu.lab.streams import Domains, Task
 from mesu.lab.table import Row
-from mesu.learners import BayesianLearner, Learner, WeightLearner
-from mesu.posterior.bayesian import Bayesian
-from mesu.rules import checks
+from mesu.learners import Learner
+from mesu.rules.checks import positive
 
 LEARNERS = ("mesu", "mesu-slow", "mesu-weighted", "mesu-paper", "sgd")
 FAMILIES, TASKS = 5, 4
@@ -86,17 +86,17 @@ class AnimalFamilies:
     }
 
     @property
-    def contestants(self) -> tuple[str, ...]:
+    def entries(self) -> tuple[Entry, ...]:
         """The learners: SGD once for each rate, MESU once for each start if there are several."""
-        names: list[str] = []
+        entries: list[Entry] = []
         for learner in self.learners:
             if learner == "sgd":
-                names += [f"sgd-{rate:g}" for rate in self.sgd_lr]
+                entries += [Entry(learner, "sgd_lr", rate) for rate in self.sgd_lr]
             elif learner == "mesu" and len(self.init_scale) > 1:
-                names += [f"mesu-start-{scale:g}" for scale in self.init_scale]
+                entries += [Entry(learner, "init_scale", scale, cost=self.samples) for scale in self.init_scale]
             else:
-                names.append(learner)
-        return tuple(names)
+                entries.append(Entry(learner, cost=self.samples))
+        return tuple(entries)
 
     @property
     def stages(self) -> int:
@@ -105,38 +105,32 @@ class AnimalFamilies:
 
     def check(self) -> None:
         """Refuse settings that cannot run, before anything is started."""
-        for name in ("seeds", "epochs", "photographs", "hidden", "samples", "test_samples"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
-        for name in ("learners", "init_scale", "sgd_lr"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"{name} must be one or more, all different, got {','.join(map(str, values))!r}")
+        checks.at_least_one(self, "seeds", "epochs", "photographs", "hidden", "samples", "test_samples")
+        checks.all_different(self, "learners", "init_scale", "sgd_lr")
         for learner in self.learners:
             if learner not in LEARNERS:
-                raise no_such(learner)
+                raise no_learner(learner, LEARNERS)
         if self.slow_lr_mean is not None:
-            checks.positive("slow_lr_mean", self.slow_lr_mean)
+            positive("slow_lr_mean", self.slow_lr_mean)
         if self.first_draw < 0:
             raise ValueError(f"first_draw must be 0 or more, got {self.first_draw!r}")
         data = animals(self.features)
-        for contestant in self.contestants:
-            make_learner(self, data, contestant, seed=0)
+        for entry in self.entries:
+            checks.can_be_made(entry, choices(self, data, entry))
 
-    def trial(self, contestant: str, seed: int) -> "AnimalsTrial":
+    def trial(self, entry: Entry, seed: int) -> "AnimalsTrial":
         """One learner on one draw of species."""
-        return AnimalsTrial(self, contestant, seed)
+        return AnimalsTrial(self, entry, seed)
 
 
 class AnimalsTrial(LearnerTrial):
     """One learner on one draw of species; a stage is a task."""
 
-    def __init__(self, settings: AnimalFamilies, contestant: str, seed: int) -> None:
-        torch.set_num_threads(1)  # learners and seeds run side by side: more threads only wait for each other
+    def __init__(self, settings: AnimalFamilies, entry: Entry, seed: int) -> None:
         self.settings, self.data, self.draw = settings, animals(settings.features), settings.first_draw + seed
         self.stream = Domains([family_task(self.data, species, settings.photographs) for species in drawn(self.draw)])
-        self.model = make_learner(settings, self.data, contestant, self.draw)
-        self.row = partial(Row, settings.name, contestant, self.draw)
+        self.model: Any = learner(settings, self.data, entry, self.draw)
+        self.row = partial(Row, settings.name, entry.label, self.draw)
 
     def stage(self, index: int) -> Iterator[Row]:
         """Learn one task, then test all four, met or not, and the doubt about animals and whales."""
@@ -148,35 +142,33 @@ class AnimalsTrial(LearnerTrial):
         for tested in self.stream:
             prediction = self.model.predict(tested.x_test, settings.test_samples)
             yield row(tested.index, "accuracy", measures.accuracy(prediction.probs.numpy(), tested.y_test))
-        # a deterministic network has no epistemic uncertainty: aleatoric is all that it can offer
-        kind = "epistemic" if isinstance(self.model, BayesianLearner) else "aleatoric"
         on_animals, on_whales = (
             self.model.predict(x, settings.test_samples) for x in (self.data.test_x, self.data.ood_x)
         )
-        inside, outside = (getattr(prediction, kind).numpy() for prediction in (on_animals, on_whales))
+        inside, outside = (uncertainty(self.model, prediction) for prediction in (on_animals, on_whales))
         yield row(None, "ood_auroc", measures.auroc(inside, outside))
         if index == TASKS - 1:
             for name, doubt in (("doubt_inside", inside), ("doubt_outside", outside)):
                 counts, _ = np.histogram(np.clip(doubt, EDGES[0], EDGES[-1]), EDGES)
                 for place, count in enumerate(counts):
-                    yield row(place, name, count / len(doubt))
+                    yield row(None, name, count / len(doubt), place)
             if self.draw == settings.first_draw and self.data.test_pictures is not None:
                 for name, prediction, doubt in (("animal", on_animals, inside), ("whale", on_whales, outside)):
                     for place in examples(doubt):
-                        yield row(place, f"example_{name}", float(doubt[place]))
-                        yield row(place, f"example_{name}_answer", float(prediction.probs[place].argmax()))
+                        yield row(None, f"example_{name}", float(doubt[place]), place)
+                        yield row(None, f"example_{name}_answer", float(prediction.probs[place].argmax()), place)
                         if name == "animal":
-                            yield row(place, "example_animal_species", float(self.data.test_y[place]))
+                            yield row(None, "example_animal_species", float(self.data.test_y[place]), place)
 
     def pictures(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
         """The photographs that are examples: animal-17 is that of row 17 of those to test, whale-3 of row 3 of the whales."""
         photographs = {"animal": self.data.test_pictures, "whale": self.data.ood_pictures}
         return {
-            f"{name}-{row.on_task}": of_these[row.on_task]
+            f"{name}-{row.index}": of_these[row.index]
             for name, of_these in photographs.items()
             if of_these is not None
             for row in rows
-            if row.measure == f"example_{name}"
+            if row.measure == f"example_{name}" and row.index is not None
         }
 
 
@@ -222,44 +214,34 @@ def example_weight(settings: AnimalFamilies, species: np.ndarray) -> float:
     return float(np.minimum(each, settings.photographs).sum() / (len(each) * settings.photographs * settings.epochs))
 
 
-def make_learner(settings: AnimalFamilies, data: Animals, contestant: str, seed: int) -> Learner:
-    """A fresh learner by name."""
-    torch.manual_seed(seed)
-    net = nn.Sequential(
-        nn.Linear(data.train_x.shape[1], settings.hidden), nn.ReLU(), nn.Linear(settings.hidden, FAMILIES)
-    )
-    name, _, number = contestant.partition("-start-" if contestant.startswith("mesu-start-") else "-")
-    if contestant == "mesu-paper":
-        posterior = Bayesian(net, estimator=settings.estimator, init="cifar", seed=seed)
-        rule = optim.MESU(
-            posterior,
-            settings.memory,
-            prior_std=settings.prior_std,
-            lr_std=settings.paper_lr_std,
-            max_step=settings.paper_max_step,
-            max_std=settings.paper_max_std,
-            update="paper",
-        )
-        return BayesianLearner(posterior, rule, settings.samples)
-    if contestant in ("mesu", "mesu-slow", "mesu-weighted") or contestant.startswith("mesu-start-"):
-        once = example_weight(settings, data.train_y)
-        if contestant == "mesu-slow":  # a mean counts a photograph once, its sigma every showing
-            slow = settings.slow_lr_mean
-            scale, lr_mean, lr_std = settings.slow_init_scale, once if slow is None else slow, 1.0
-        elif contestant == "mesu-weighted":
-            scale, lr_mean, lr_std = settings.weighted_init_scale, once, once
-        else:
-            scale, lr_mean, lr_std = float(number or settings.init_scale[0]), 1.0, 1.0
-        size = float(np.sqrt(np.mean(np.square(data.train_x))))
-        posterior = Bayesian(net, estimator=settings.estimator, init_scale=scale, input_scale=size, seed=seed)
+def learner(settings: AnimalFamilies, data: Animals, entry: Entry, seed: int) -> Learner:
+    """A fresh learner."""
+    network = partial(perceptron, data.train_x.shape[1], settings.hidden, FAMILIES, bias=True)
+    return make_learner(entry.learner, choices(settings, data, entry), network, seed, settings.samples)
+
+
+def choices(settings: AnimalFamilies, data: Animals, entry: Entry) -> dict[str, Choice]:
+    """The learners; the entry's rate and start where it has one."""
+    s, once = settings, example_weight(settings, data.train_y)
+    size = float(np.sqrt(np.mean(np.square(data.train_x))))
+    rate, start = entry.get("sgd_lr", s.sgd_lr[0]), entry.get("init_scale", s.init_scale[0])
+    slow = once if s.slow_lr_mean is None else s.slow_lr_mean
+
+    def exact(scale: float, lr_mean: float, lr_std: float) -> Choice:
         rates: dict[str, Any] = {"lr_mean": lr_mean, "lr_std": lr_std, "max_step": None}
-        rule = optim.MESU(posterior, settings.memory, prior_std=settings.prior_std, **rates)
-        return BayesianLearner(posterior, rule, settings.samples)
-    if name == "sgd" and number:
-        return WeightLearner(net, optim.SGD(net.parameters(), float(number)))
-    raise no_such(contestant)
+        return Choice(
+            lambda net: optim.MESU(net, s.memory, prior_std=s.prior_std, **rates),
+            {"estimator": s.estimator, "init_scale": scale, "input_scale": size},
+        )
 
-
-def no_such(learner: str) -> ValueError:
-    """The error that names those there are."""
-    return ValueError(f"there is no learner {learner!r}: choose from {', '.join(LEARNERS)}")
+    paper: dict[str, Any] = {"lr_std": s.paper_lr_std, "max_step": s.paper_max_step, "max_std": s.paper_max_std}
+    return {
+        "mesu": exact(start, 1.0, 1.0),
+        "mesu-slow": exact(s.slow_init_scale, slow, 1.0),  # a mean counts a photograph once, its sigma every showing
+        "mesu-weighted": exact(s.weighted_init_scale, once, once),
+        "mesu-paper": Choice(
+            lambda net: optim.MESU(net, s.memory, prior_std=s.prior_std, update="paper", **paper),
+            {"estimator": s.estimator, "init": "cifar"},
+        ),
+        "sgd": Choice(lambda weights: optim.SGD(weights, rate)),
+    }

@@ -18,6 +18,7 @@ from mesu.lab.drawing.panels import (
     whole_numbers,
 )
 from mesu.lab.drawing.style import FAINT, INK, colour, label, line_style, rate, short_number, start
+from mesu.lab.entry import Entry
 from mesu.lab.experiments.animals.experiment import EDGES
 from mesu.lab.table import accuracy_matrix, summarise
 
@@ -66,7 +67,7 @@ def animal_panels(table: pl.DataFrame) -> list[Panel]:
         )
     for learner in shown:
         inside, outside = (_histogram(table, learner, name) for name in ("doubt_inside", "doubt_outside"))
-        kind = "epistemic" if learner.startswith("mesu") else "aleatoric"
+        kind = kind_of_doubt(learner)
         panels.append(
             Panel(
                 f"doubt-{learner}",
@@ -80,6 +81,11 @@ def animal_panels(table: pl.DataFrame) -> list[Panel]:
     panels += _sweep("rates", "SGD's rate decides its score", "learning rate of SGD", summary, rate)
     panels += _sweep("starts", "MESU's start", "sigma at the start, times sqrt(inputs) and their size", summary, start)
     return panels
+
+
+def kind_of_doubt(learner: str) -> str:
+    """Which uncertainty the doubt of a learner is: SGD trains plain networks, which have no epistemic uncertainty."""
+    return "aleatoric" if Entry.read(learner).learner == "sgd" else "epistemic"
 
 
 def shown_learners(summary: Mapping) -> list[str]:
@@ -117,7 +123,7 @@ def _tasks(axes: Axes, matrices: np.ndarray) -> None:
 
 def _histogram(table: pl.DataFrame, learner: str, name: str) -> np.ndarray:
     """Share of the photographs in each bin, mean over the draws."""
-    rows = table.filter(learner=learner, measure=name).group_by("on_task").agg(pl.col("value").mean()).sort("on_task")
+    rows = table.filter(learner=learner, measure=name).group_by("index").agg(pl.col("value").mean()).sort("index")
     return rows["value"].to_numpy()
 
 

@@ -15,11 +15,13 @@ import torch
 
 from mesu import measures, optim
 from mesu.lab.data import cifar10, cifar100
+from mesu.lab.entry import Entry
+from mesu.lab.experiments import checks
 from mesu.lab.experiments.cifar.conv_net import ConvNet
+from mesu.lab.experiments.learners import Choice, make_learner
 from mesu.lab.streams import FirstExamples, InTurn, MultiHead, Splits, Stream, Task
 from mesu.lab.table import Row
-from mesu.learners import BayesianLearner, Learner, WeightLearner
-from mesu.posterior.bayesian import Bayesian
+from mesu.learners import Learner
 
 LEARNERS = ("mesu", "mesu-exact", "ewc", "ewc-online", "si", "adam")
 
@@ -86,7 +88,9 @@ class Convolutional:
 
     name: ClassVar[str]
     stage_name: ClassVar[str] = "epochs"
-    unsaid: ClassVar[dict[str, Any]] = {"max_std": None}  # what a run had that was started before there was the setting
+    defaults_before: ClassVar[dict[str, Any]] = {
+        "max_std": None
+    }  # of runs that were started before there was the setting
     tasks: ClassVar[int]
     classes: ClassVar[int]  # of a task
 
@@ -99,9 +103,13 @@ class Convolutional:
         return Splits(FirstExamples(self.stream(), self.images, self.first_images), splits)
 
     @property
-    def contestants(self) -> tuple[str, ...]:
-        """Every learner with every number of splits: `mesu@1`, `mesu@16`, ..."""
-        return tuple(f"{learner}@{splits}" for splits in self.splits for learner in self.learners)
+    def entries(self) -> tuple[Entry, ...]:
+        """Every learner with every number of splits."""
+        return tuple(
+            Entry(learner, "splits", splits, cost=self.samples if learner.startswith("mesu") else 1)
+            for splits in self.splits
+            for learner in self.learners
+        )
 
     @property
     def stages(self) -> int:
@@ -110,21 +118,15 @@ class Convolutional:
 
     def check(self) -> None:
         """Refuse settings that cannot run, before anything is started."""
-        for name in ("seeds", "epochs", "batch", "width", "samples", "test_samples"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
-        for name in ("images", "first_images"):
-            if (number := getattr(self, name)) is not None and number < 1:
-                raise ValueError(f"{name} must be 1 or more, got {number!r}")
-        for name in ("learners", "splits"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"{name} must be one or more, all different, got {','.join(map(str, values))!r}")
+        checks.at_least_one(
+            self, "seeds", "epochs", "batch", "width", "samples", "test_samples", "images", "first_images"
+        )
+        checks.all_different(self, "learners", "splits")
         if min(self.splits) < 1:
             raise ValueError(f"splits must be 1 or more, got {min(self.splits)!r}")
         check_device(self.device)
-        for learner in self.learners:
-            make_learner(self, learner, heads=1, seed=0)
+        for entry in self.entries:
+            checks.can_be_made(entry, choices(self))
         smallest = min(len(task.y_train) for task in self.sliced(max(self.splits)))
         if smallest < self.batch:
             raise ValueError(
@@ -132,9 +134,9 @@ class Convolutional:
                 "take fewer splits, a smaller batch, or more images"
             )
 
-    def trial(self, contestant: str, seed: int) -> "ConvolutionalTrial":
+    def trial(self, entry: Entry, seed: int) -> "ConvolutionalTrial":
         """One learner with one number of splits and one seed."""
-        return ConvolutionalTrial(self, contestant, seed)
+        return ConvolutionalTrial(self, entry, seed)
 
 
 @dataclass(frozen=True)
@@ -182,13 +184,11 @@ class CIFAR(Convolutional):
 class ConvolutionalTrial:
     """One learner with one number of splits; a stage is as many epochs of slices as make up an epoch of a whole task."""
 
-    def __init__(self, settings: Convolutional, contestant: str, seed: int) -> None:
-        torch.set_num_threads(1)  # learners and seeds run side by side: more threads only wait for each other
-        learner, _, splits = contestant.partition("@")
-        self.settings, self.learner, self.splits, self.seed = settings, learner, int(splits), seed
+    def __init__(self, settings: Convolutional, entry: Entry, seed: int) -> None:
+        self.settings, self.learner, self.splits, self.seed = settings, entry.learner, int(entry.get("splits", 1)), seed
         self.stream = settings.sliced(self.splits)
-        self.model: Any = make_learner(settings, learner, len(self.stream.stream), seed)
-        self.row = partial(Row, settings.name, contestant, seed)
+        self.model: Any = learner(settings, entry.learner, len(self.stream.stream), seed)
+        self.row = partial(Row, settings.name, entry.label, seed)
         self.updates = torch.zeros((), dtype=torch.int64)
 
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -275,33 +275,29 @@ def check_device(name: str) -> None:
             ) from error
 
 
-def make_learner(settings: Convolutional, name: str, heads: int, seed: int) -> Learner:
-    """A fresh learner by name."""
-    if name not in LEARNERS:
-        raise ValueError(f"there is no learner {name!r}: choose from {', '.join(LEARNERS)}")
-    torch.manual_seed(seed)
-    net = ConvNet(heads, settings.classes, settings.width)
-    if name in ("mesu", "mesu-exact"):
-        scale = settings.init_scale if name == "mesu" else settings.exact_init_scale
-        posterior = Bayesian(net, estimator=settings.estimator, init="cifar", init_scale=scale, seed=seed)
-        posterior = posterior.to(settings.device)
-        shared: dict[str, Any] = {
-            "memory": settings.memory,
-            "prior_std": settings.prior_std,
-            "max_std": settings.max_std,
-        }
-        if name == "mesu":
-            published = {"lr_mean": settings.lr_mean, "lr_std": settings.lr_std, "max_step": settings.max_step}
-            rule = optim.MESU(posterior, **shared, **published, update="paper")
-        else:
-            rule = optim.MESU(posterior, **shared, lr_mean=settings.exact_lr_mean, max_step=None)
-        return BayesianLearner(posterior, rule, settings.samples, settings.batch, engine=False)
-    net = net.to(settings.device)
-    weights, rate, adam = list(net.parameters()), settings.adam_lr, torch.optim.Adam
-    rules = {
-        "adam": lambda: adam(weights, rate),
-        "ewc": lambda: optim.EWC(weights, rate, settings.ewc_strength, inner=adam),
-        "ewc-online": lambda: optim.EWCOnline(weights, rate, settings.ewc_strength, settings.ewc_decay, inner=adam),
-        "si": lambda: optim.SIPerTask(weights, rate, settings.si_strength, settings.si_damping, inner=adam),
+def learner(settings: Convolutional, name: str, heads: int, seed: int) -> Learner:
+    """A fresh learner of so many heads."""
+    s = settings
+    network = partial(ConvNet, heads, s.classes, s.width)
+    return make_learner(name, choices(s), network, seed, s.samples, s.batch, s.device, engine=False)
+
+
+def choices(settings: Convolutional) -> dict[str, Choice]:
+    """The learners."""
+    s, rate, adam = settings, settings.adam_lr, torch.optim.Adam
+    mesu: dict[str, Any] = {"memory": s.memory, "prior_std": s.prior_std, "max_std": s.max_std}
+    paper: dict[str, Any] = {"lr_mean": s.lr_mean, "lr_std": s.lr_std, "max_step": s.max_step}
+
+    def posterior(init_scale: float) -> dict[str, Any]:
+        return {"estimator": s.estimator, "init": "cifar", "init_scale": init_scale}
+
+    return {
+        "mesu": Choice(lambda net: optim.MESU(net, **mesu, **paper, update="paper"), posterior(s.init_scale)),
+        "mesu-exact": Choice(
+            lambda net: optim.MESU(net, **mesu, lr_mean=s.exact_lr_mean, max_step=None), posterior(s.exact_init_scale)
+        ),
+        "ewc": Choice(lambda weights: optim.EWC(weights, rate, s.ewc_strength, inner=adam)),
+        "ewc-online": Choice(lambda weights: optim.EWCOnline(weights, rate, s.ewc_strength, s.ewc_decay, inner=adam)),
+        "si": Choice(lambda weights: optim.SIPerTask(weights, rate, s.si_strength, s.si_damping, inner=adam)),
+        "adam": Choice(lambda weights: adam(weights, rate)),
     }
-    return WeightLearner(net, rules[name](), settings.batch, engine=False)

@@ -6,7 +6,8 @@ from matplotlib.axes import Axes
 
 from mesu.lab.drawing.panels import Panel, diamonds, percent_axis, plain_log, whole_numbers
 from mesu.lab.drawing.style import colour, label, line_style
-from mesu.lab.paper import published
+from mesu.lab.entry import Entry
+from mesu.lab.paper import paper_number
 
 MEAN, TASK = "mean_accuracy", "task_accuracy"
 
@@ -14,10 +15,10 @@ MEAN, TASK = "mean_accuracy", "task_accuracy"
 def cifar_panels(table: pl.DataFrame) -> list[Panel]:
     """The mean by the number of splits, every task at the end for each number, and how tasks fared on the way."""
     experiment = str(table["experiment"][0])
-    contestants = list(table["learner"].unique(maintain_order=True))
-    learners = list(dict.fromkeys(name.partition("@")[0] for name in contestants))
-    splits = sorted({int(name.partition("@")[2]) for name in contestants})
-    means = {name: _means(table, name) for name in contestants}
+    entries = [Entry.read(label) for label in table["learner"].unique(maintain_order=True)]
+    learners = list(dict.fromkeys(entry.learner for entry in entries))
+    splits = sorted({int(entry.get("splits", 1)) for entry in entries})
+    means = {entry.label: _means(table, entry.label) for entry in entries}
     panels = [
         Panel(
             "splits",
@@ -28,7 +29,7 @@ def cifar_panels(table: pl.DataFrame) -> list[Panel]:
         )
     ]
     for number in splits:
-        ends = {name: _ends(table, f"{name}@{number}") for name in learners if f"{name}@{number}" in means}
+        ends = {name: _ends(table, _label(name, number)) for name in learners if _label(name, number) in means}
         panels.append(
             Panel(
                 f"tasks-{number}",
@@ -42,7 +43,7 @@ def cifar_panels(table: pl.DataFrame) -> list[Panel]:
             )
         )
     for number in splits:
-        ways = {name: _way(table, f"{name}@{number}") for name in learners if f"{name}@{number}" in means}
+        ways = {name: _way(table, _label(name, number)) for name in learners if _label(name, number) in means}
         panels.append(
             Panel(
                 f"way-{number}",
@@ -57,24 +58,28 @@ def cifar_panels(table: pl.DataFrame) -> list[Panel]:
     return panels
 
 
+def _label(learner: str, splits: int) -> str:
+    return Entry(learner, "splits", splits).label
+
+
 def _diamonds(experiment: str) -> str:
     return " Diamonds: the paper." if experiment == "cifar" else ""
 
 
-def _means(table: pl.DataFrame, contestant: str) -> np.ndarray:
-    return table.filter(learner=contestant, measure=MEAN)["value"].to_numpy()
+def _means(table: pl.DataFrame, entry: str) -> np.ndarray:
+    return table.filter(learner=entry, measure=MEAN)["value"].to_numpy()
 
 
-def _ends(table: pl.DataFrame, contestant: str) -> np.ndarray:
+def _ends(table: pl.DataFrame, entry: str) -> np.ndarray:
     """[seeds, tasks] accuracies at the end."""
-    own = table.filter(learner=contestant, measure=TASK)
+    own = table.filter(learner=entry, measure=TASK)
     last = own.filter(pl.col("after_task") == own["after_task"].max()).sort("seed", "on_task")
     return last["value"].to_numpy().reshape(len(last["seed"].unique()), -1)
 
 
-def _way(table: pl.DataFrame, contestant: str) -> tuple[np.ndarray, np.ndarray]:
+def _way(table: pl.DataFrame, entry: str) -> tuple[np.ndarray, np.ndarray]:
     """Updates made, and the accuracy on the task just learned, mean over the seeds; of slices, over all tasks' turns."""
-    own = table.filter(learner=contestant, measure=TASK)
+    own = table.filter(learner=entry, measure=TASK)
     tasks = int(own["on_task"].max()) + 1  # type: ignore[arg-type]
     own = own.filter(pl.col("on_task") == pl.col("after_task") % tasks)
     # tasks differ in how hard they are: one by one they would hide how a learner comes along
@@ -89,14 +94,14 @@ def _by_splits(
 ) -> None:
     marked = False
     for learner in learners:
-        here = [number for number in splits if f"{learner}@{number}" in means]
-        values = [means[f"{learner}@{number}"] for number in here]
+        here = [number for number in splits if _label(learner, number) in means]
+        values = [means[_label(learner, number)] for number in here]
         mean = np.array([each.mean() for each in values])
         std = np.array([each.std() for each in values])
         axes.plot(here, mean, label=label(learner), marker="o", markersize=4, **line_style(learner))
         axes.fill_between(here, mean - std, mean + std, color=colour(learner), alpha=0.15, linewidth=0)
         for number in here:
-            paper = published(experiment, f"{learner}@{number}", MEAN)
+            paper = paper_number(experiment, _label(learner, number), MEAN)
             if paper is not None:
                 diamonds(axes, number, paper, edge=colour(learner))
                 marked = True

@@ -15,14 +15,14 @@ from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from torch import nn
 
 from mesu import optim
+from mesu.lab.entry import Entry
+from mesu.lab.experiments import checks
+from mesu.lab.experiments.learners import Choice, make_learner
 from mesu.lab.experiments.trial import LearnerTrial
 from mesu.lab.table import Row
-from mesu.learners import BayesianLearner
-from mesu.posterior.bayesian import Bayesian
 from mesu.posterior.likelihood import GaussianNoise
 
 
@@ -51,9 +51,9 @@ class Dynamics:
     }
 
     @property
-    def contestants(self) -> tuple[str, ...]:
+    def entries(self) -> tuple[Entry, ...]:
         """One a memory."""
-        return tuple(f"mesu-{memory:.15g}" for memory in self.memory)
+        return tuple(Entry("mesu", "memory", memory) for memory in self.memory)
 
     @property
     def ends(self) -> np.ndarray:
@@ -67,31 +67,31 @@ class Dynamics:
                 f"steps must be enough for the stages, and seeds, samples and stages 1 or more: got steps={self.steps!r}, "
                 f"stages={self.stages!r}, seeds={self.seeds!r}, samples={self.samples!r}"
             )
-        if not self.memory or len(set(self.memory)) < len(self.memory):
-            raise ValueError(f"memory must be one or more, all different, got {self.memory!r}")
-        for contestant in self.contestants:
-            DynamicsTrial(self, contestant, seed=0)
+        checks.all_different(self, "memory")
+        for entry in self.entries:
+            checks.can_be_made(entry, choices(self, entry))
 
-    def trial(self, contestant: str, seed: int) -> "DynamicsTrial":
+    def trial(self, entry: Entry, seed: int) -> "DynamicsTrial":
         """One memory with one seed."""
-        return DynamicsTrial(self, contestant, seed)
+        return DynamicsTrial(self, entry, seed)
+
+
+def choices(settings: Dynamics, entry: Entry) -> dict[str, Choice]:
+    """MESU with the entry's memory, from one sigma for all weights."""
+    memory = entry.get("memory", settings.memory[0])
+    posterior = {"likelihood": GaussianNoise(settings.noise_std), "init_std": settings.first_std}
+    rates: dict[str, Any] = {"lr_std": settings.lr_std, "update": settings.update, "max_step": None}
+    return {"mesu": Choice(lambda net: optim.MESU(net, memory, prior_std=settings.prior_std, **rates), posterior)}
 
 
 class DynamicsTrial(LearnerTrial):
     """A linear regression that learns one example at a time; a stage ends where sigma is looked at."""
 
-    def __init__(self, settings: Dynamics, contestant: str, seed: int) -> None:
-        torch.set_num_threads(1)
-        self.settings, self.seed, self.memory = settings, seed, float(contestant.removeprefix("mesu-"))
-        torch.manual_seed(seed)
-        net = nn.Linear(len(settings.scales_of_inputs), 1, bias=False)
-        posterior = Bayesian(net, likelihood=GaussianNoise(settings.noise_std), seed=seed)
-        for pair in posterior.pairs():
-            pair.std.data.fill_(settings.first_std)
-        rates: dict[str, Any] = {"lr_std": settings.lr_std, "update": settings.update, "max_step": None}
-        rule = optim.MESU(posterior, self.memory, prior_std=settings.prior_std, **rates)
-        self.model = BayesianLearner(posterior, rule, settings.samples)
-        self.row = partial(Row, settings.name, contestant, seed)
+    def __init__(self, settings: Dynamics, entry: Entry, seed: int) -> None:
+        self.settings, self.seed, self.memory = settings, seed, entry.get("memory", settings.memory[0])
+        network = partial(nn.Linear, len(settings.scales_of_inputs), 1, bias=False)
+        self.model: Any = make_learner(entry.learner, choices(settings, entry), network, seed, settings.samples)
+        self.row = partial(Row, settings.name, entry.label, seed)
 
     def stage(self, index: int) -> Iterator[Row]:
         """Learn up to the stage's end; give each weight's sigma and what Proposition 5 says."""
@@ -114,8 +114,8 @@ class DynamicsTrial(LearnerTrial):
         )
         row = partial(self.row, end, index)
         for weight, (ours, theirs) in enumerate(zip(std, expected, strict=True)):
-            yield row(weight, "std", float(ours))
-            yield row(weight, "proposition_5", float(theirs))
+            yield row(None, "std", float(ours), weight)
+            yield row(None, "proposition_5", float(theirs), weight)
         yield row(None, "deviation", float(np.abs(std / expected - 1).mean()))
 
 

@@ -31,8 +31,8 @@ def dynamics_panels(table: pl.DataFrame) -> list[Panel]:
 
 
 def _draw(axes: Axes, rows: pl.DataFrame) -> None:
-    for weight in sorted(rows["on_task"].drop_nulls().unique()):
-        own = rows.filter(on_task=weight).sort("step")
+    for weight in sorted(rows["index"].drop_nulls().unique()):
+        own = rows.filter(index=weight).sort("step")
         steps = np.unique(own["step"].to_numpy())
         std = np.array([own.filter(measure="std", step=int(step))["value"].to_numpy() for step in steps])
         expected = own.filter(measure="proposition_5", seed=int(own["seed"][0]))["value"].to_numpy()

@@ -1,4 +1,4 @@
-"""Sigma against curvature (Supplementary Note 1): what each learner holds a weight's importance to be, and the true Hessian.
+"""Sigma against curvature (Supplementary Note 1): each learner's estimate of a weight's importance, and the true Hessian.
 
 MNIST, batches of 32. After 1,000 to 1,000,000 updates the estimates for the 500 weights of the last layer are compared with
 the diagonal of the true Hessian of the loss, summed over a batch:
@@ -7,8 +7,8 @@ the diagonal of the true Hessian of the loss, summed over a batch:
     FOO-VB  1 / (t sigma^2)                        (eq. for N = infinity)
     EWC     the Fisher diagonal                    SI   path / (moved^2 + xi)
 
-What sigma knows of is the Hessian averaged over the posterior, H_D = E[d2 L / d w2] (the lemma behind Proposition 5), so
-that is the truth here; the Hessian at the mean weights stands beside it. A deterministic network has but the one.
+Sigma estimates the Hessian averaged over the posterior, H_D = E[d2 L / d w2] (the lemma behind Proposition 5), so that is
+the truth here; the Hessian at the mean weights is given too. A deterministic network has only the Hessian at its weights.
 """
 
 from collections.abc import Iterator
@@ -18,15 +18,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import nn
 
 from mesu import optim
 from mesu.lab.data import mnist
+from mesu.lab.entry import Entry
+from mesu.lab.experiments import checks
+from mesu.lab.experiments.learners import Choice, make_learner, perceptron
 from mesu.lab.experiments.trial import LearnerTrial
 from mesu.lab.table import Row
-from mesu.learners import BayesianLearner, WeightLearner
+from mesu.learners import BayesianLearner
 from mesu.learners.plain import fisher_diagonal
-from mesu.posterior.bayesian import Bayesian
 
 PARTS = 10  # of the data: networks drawn from the posterior take turns on them, as the average is over both
 START = 2.0  # the last layer's first sigma, times sqrt(hidden units), in the start called "mnist"
@@ -61,9 +62,9 @@ class Hessian:
     }
 
     @property
-    def contestants(self) -> tuple[str, ...]:
+    def entries(self) -> tuple[Entry, ...]:
         """The learners."""
-        return self.learners
+        return tuple(Entry(name, cost=self.samples if name in ("mesu", "foo-vb") else 1) for name in self.learners)
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -78,29 +79,29 @@ class Hessian:
 
     def check(self) -> None:
         """Refuse settings that cannot run, before anything is started."""
-        for name in ("seeds", "batch", "hidden", "samples", "truth_samples", "steps_per_stage"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
+        checks.at_least_one(self, "seeds", "batch", "hidden", "samples", "truth_samples", "steps_per_stage")
         if not self.steps or min(self.steps) < 1:
             raise ValueError(f"steps must be one or more numbers of updates, got {self.steps!r}")
         if len(mnist().y_train) % self.batch:
             raise ValueError(f"batch must divide the {len(mnist().y_train):,} examples, got {self.batch!r}")
-        for learner in self.learners:
-            make_learner(self, learner, seed=0)
+        for entry in self.entries:
+            checks.can_be_made(entry, choices(self))
 
-    def trial(self, contestant: str, seed: int) -> "HessianTrial":
+    def trial(self, entry: Entry, seed: int) -> "HessianTrial":
         """One learner with one seed."""
-        return HessianTrial(self, contestant, seed)
+        return HessianTrial(self, entry, seed)
 
 
 class HessianTrial(LearnerTrial):
     """One learner on MNIST, epoch after epoch; a stage is some thousand updates."""
 
-    def __init__(self, settings: Hessian, contestant: str, seed: int) -> None:
-        torch.set_num_threads(1)  # learners and seeds run side by side: more threads only wait for each other
-        self.settings, self.contestant, self.seed = settings, contestant, seed
-        self.model = make_learner(settings, contestant, seed)
-        self.row = partial(Row, settings.name, contestant, seed)
+    def __init__(self, settings: Hessian, entry: Entry, seed: int) -> None:
+        self.settings, self.learner, self.seed = settings, entry.learner, seed
+        network = partial(perceptron, mnist().features, settings.hidden, mnist().classes)
+        self.model: Any = make_learner(
+            entry.learner, choices(settings), network, seed, settings.samples, settings.batch
+        )
+        self.row = partial(Row, settings.name, entry.label, seed)
 
     def stage(self, index: int) -> Iterator[Row]:
         """Go on to the stage's end; if estimates are asked for there, compare them with the true Hessian."""
@@ -123,7 +124,7 @@ class HessianTrial(LearnerTrial):
             truths["hessian_at_mean"] = true_diagonal(*self.weights(), mnist().x_train) * self.settings.batch
         for name, values in {"estimate": estimate, **truths}.items():
             for weight, value in enumerate(values.ravel()):
-                yield row(weight, name, float(value))
+                yield row(None, name, float(value), weight)
         for truth, ending in zip(truths.values(), ("", "_at_mean"), strict=False):
             for name, value in agreement(estimate, truth, self.resolution(step)).items():
                 yield row(None, f"{name}{ending}_{step}", value)
@@ -147,9 +148,9 @@ class HessianTrial(LearnerTrial):
 
     def resolution(self, step: int) -> float:
         """The smallest Hessian that a learner can tell: below it, the start or the prior outweighs all evidence."""
-        if self.contestant == "mesu":
+        if self.learner == "mesu":
             return self.settings.prior_std**-2 / self.settings.memory
-        if self.contestant == "foo-vb":
+        if self.learner == "foo-vb":
             return self.settings.hidden / START**2 / step
         return 0.0
 
@@ -163,11 +164,11 @@ class HessianTrial(LearnerTrial):
         """The learner's own idea of the curvature of the last layer's weights."""
         if isinstance(self.model, BayesianLearner):
             precision = list(self.model.net.pairs())[-1].std.detach().double().numpy() ** -2
-            if self.contestant == "foo-vb":
+            if self.learner == "foo-vb":
                 return precision / step
             return (precision - self.settings.prior_std**-2) / self.settings.memory
         data, last = mnist(), list(self.model.net.parameters())[-1]
-        if self.contestant == "ewc":
+        if self.learner == "ewc":
             fisher = fisher_diagonal(self.model.net, torch.from_numpy(data.x_train), torch.from_numpy(data.y_train))
             return fisher[-1].double().numpy() * self.settings.batch
         state = self.model.optimizer.state[last]
@@ -175,31 +176,19 @@ class HessianTrial(LearnerTrial):
         return (state["path"] / (moved * moved + self.settings.si_damping)).clamp(min=0).double().numpy()
 
 
-def make_learner(settings: Hessian, name: str, seed: int) -> BayesianLearner | WeightLearner:
-    """A fresh learner by name; EWC and SI judge networks that plain gradient descent trains."""
-    torch.manual_seed(seed)
-    data = mnist()
-    net = nn.Sequential(
-        nn.Linear(data.features, settings.hidden, bias=False),
-        nn.ReLU(),
-        nn.Linear(settings.hidden, data.classes, bias=False),
-    )
-    if name in ("mesu", "foo-vb"):
-        posterior = Bayesian(net, estimator=settings.estimator, init="mnist", seed=seed)
-        rule: Any = optim.FOOVB(posterior, max_step=settings.max_step)
-        if name == "mesu":
-            rule = optim.MESU(
-                posterior,
-                settings.memory,
-                prior_std=settings.prior_std,
-                update=settings.update,
-                max_step=settings.max_step,
-            )
-        return BayesianLearner(posterior, rule, settings.samples, settings.batch)
-    if name not in ("ewc", "si"):
-        raise ValueError(f"there is no learner {name!r}: choose from mesu, foo-vb, ewc, si")
+def choices(settings: Hessian) -> dict[str, Choice]:
+    """The learners; EWC and SI estimate from networks that plain gradient descent trains."""
+    s = settings
+    posterior = {"estimator": s.estimator, "init": "mnist"}
+    mesu: dict[str, Any] = {"prior_std": s.prior_std, "update": s.update, "max_step": s.max_step}
     # without strength, the penalty never acts and the path is that of gradient descent
-    return WeightLearner(net, optim.SI(net.parameters(), settings.lr, 0.0, settings.si_damping), settings.batch)
+    descent = Choice(lambda weights: optim.SI(weights, s.lr, 0.0, s.si_damping))
+    return {
+        "mesu": Choice(lambda net: optim.MESU(net, s.memory, **mesu), posterior),
+        "foo-vb": Choice(lambda net: optim.FOOVB(net, max_step=s.max_step), posterior),
+        "ewc": descent,
+        "si": descent,
+    }
 
 
 def true_diagonal(first: np.ndarray, last: np.ndarray, x: np.ndarray) -> np.ndarray:

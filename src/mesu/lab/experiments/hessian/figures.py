@@ -7,7 +7,7 @@ from matplotlib.ticker import NullFormatter
 
 from mesu.lab.drawing.panels import Panel, diamonds, plain_log
 from mesu.lab.drawing.style import FAINT, colour, label, line_style, short_number
-from mesu.lab.paper import published
+from mesu.lab.paper import paper_number
 
 SHOWN = 1e-6  # of the largest: what is smaller still is left out, or it would fill the picture
 
@@ -56,7 +56,7 @@ def _correlation(axes: Axes, agreement: dict[str, tuple[np.ndarray, np.ndarray]]
     for learner, (steps, values) in agreement.items():
         axes.plot(steps, values.mean(1), label=label(learner), marker="o", markersize=4, **line_style(learner))
         for step in steps:
-            paper = published("hessian", learner, f"pearson_{step}")
+            paper = paper_number("hessian", learner, f"pearson_{step}")
             if paper is not None:
                 diamonds(axes, step, paper, edge=colour(learner))
                 marked = True

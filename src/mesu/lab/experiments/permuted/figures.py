@@ -34,10 +34,18 @@ def permuted_panels(table: pl.DataFrame) -> list[Panel]:
         learner: np.array([accuracy_matrix(table, learner, seed) for seed in _seeds(table, learner)])
         for learner in summary
     }
+    most = max(len(each) for each in matrices.values())
+    last_five, rigidity, outliers = _at_the_end(summary, experiment, most)
+    old_tasks, newest, all_so_far, five_along = _on_the_way(matrices, experiment)
+    panels = [last_five, old_tasks, rigidity, newest, outliers, all_so_far, five_along]
+    return [*panels, *_study(experiment, summary)]
+
+
+def _at_the_end(summary: dict, experiment: str, seeds: int) -> list[Panel]:
+    """A bar or a dot for each learner: what it ended with."""
     outliers = "Fashion-MNIST" if experiment == "permuted-mnist" else "a permutation never seen"
     high = 0.8 + 0.26 * len(summary)
-    most = max(len(each) for each in matrices.values())
-    spread = "Mean and standard deviation over the seeds." if most > 1 else "One seed."
+    spread = "Mean and standard deviation over the seeds." if seeds > 1 else "One seed."
     return [
         Panel(
             "last-five",
@@ -46,13 +54,6 @@ def permuted_panels(table: pl.DataFrame) -> list[Panel]:
             in_words(summary, "last_five_accuracy"),
             lambda axes: bars(axes, summary, "last_five_accuracy", PAPERS),
             high,
-        ),
-        _along(
-            "old-tasks",
-            "every task, tested at the end",
-            "Old tasks to the left, the newest to the right: how far back each learner remembers.",
-            [Curve(name, _tasks(m), m[:, -1]) for name, m in matrices.items()],
-            "task",
         ),
         Panel(
             "rigidity",
@@ -63,13 +64,6 @@ def permuted_panels(table: pl.DataFrame) -> list[Panel]:
             lambda axes: dots(axes, summary, "rigidity", PAPERS),
             high,
         ),
-        _along(
-            "newest",
-            "the newest task, tested when learned",
-            "Falls where a learner fills up and stops learning.",
-            [Curve(name, _tasks(m), np.diagonal(m, axis1=1, axis2=2)) for name, m in matrices.items()],
-            "task",
-        ),
         Panel(
             "outliers",
             f"telling {outliers} (AUROC)",
@@ -78,6 +72,26 @@ def permuted_panels(table: pl.DataFrame) -> list[Panel]:
             in_words(summary, "ood_auroc"),
             lambda axes: _auroc(axes, summary),
             high,
+        ),
+    ]
+
+
+def _on_the_way(matrices: dict[str, np.ndarray], experiment: str) -> list[Panel]:
+    """A curve for each learner along the tasks."""
+    return [
+        _along(
+            "old-tasks",
+            "every task, tested at the end",
+            "Old tasks to the left, the newest to the right: how far back each learner remembers.",
+            [Curve(name, _tasks(m), m[:, -1]) for name, m in matrices.items()],
+            "task",
+        ),
+        _along(
+            "newest",
+            "the newest task, tested when learned",
+            "Falls where a learner fills up and stops learning.",
+            [Curve(name, _tasks(m), np.diagonal(m, axis1=1, axis2=2)) for name, m in matrices.items()],
+            "task",
         ),
         _along(
             "all-so-far",
@@ -94,7 +108,6 @@ def permuted_panels(table: pl.DataFrame) -> list[Panel]:
             [Curve(name, _tasks(m), _mean_of_window(m)) for name, m in matrices.items()],
             "tasks learned",
         ),
-        *_study(experiment, summary),
     ]
 
 
@@ -155,8 +168,8 @@ def _study(experiment: str, summary: dict) -> list[Panel]:
     ours = {memory(name): scores["last_five_accuracy"] for name, scores in summary.items() if memory(name) is not None}
     if len(ours) < 2:
         return []
-    published = PERMUTED_MNIST if experiment == "permuted-mnist" else {}
-    theirs = {memory(name): scores["last_five_accuracy"] for name, scores in published.items() if memory(name)}
+    paper = PERMUTED_MNIST if experiment == "permuted-mnist" else {}
+    theirs = {memory(name): scores["last_five_accuracy"] for name, scores in paper.items() if memory(name)}
     places = _places({n for n in [*ours, *theirs] if n is not None})
 
     def draw(axes: Axes) -> None:

@@ -1,22 +1,131 @@
-"""What the permuted experiments share: one learner on one permuted stream, measured after every task."""
+"""What the permuted experiments and `vanishing` share: settings, the six learners, a trial on a permuted stream."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import nn
 
 from mesu import measures, optim
 from mesu.lab.data import Dataset
+from mesu.lab.entry import Entry
+from mesu.lab.experiments import checks
+from mesu.lab.experiments.learners import Choice, make_learner, perceptron, uncertainty
 from mesu.lab.experiments.trial import LearnerTrial
 from mesu.lab.streams import Permuted
 from mesu.lab.table import Row
-from mesu.learners import BayesianLearner, Learner, WeightLearner
-from mesu.posterior.bayesian import Bayesian
+from mesu.learners import BayesianLearner, Learner
 
 WINDOW = 5  # tasks that are tested after every task: the paper's "last five"
+DRAWN = ("mesu", "foo-vb")  # learners that draw networks, so that an update takes many times as long
+
+
+@dataclass(frozen=True)
+class SixLearners:
+    """Settings of an experiment with one hidden layer and the paper's six learners: the paper's table for Permuted MNIST."""
+
+    seeds: int = 5  # runs, each with its own stream, first weights and noise
+    learners: tuple[str, ...] = ("mesu", "ewc-online", "si", "foo-vb", "ewc-stream", "sgd")  # who takes part
+    hidden: int = 50  # hidden units of the one layer
+    samples: int = 10  # Monte Carlo samples of a training step
+    test_samples: int = 10  # Monte Carlo samples of a prediction
+    memory: tuple[float, ...] = (300_000,)  # N of MESU, in updates; several are run side by side
+    prior_std: float = 1.0  # prior of MESU
+    max_step: float | None = None  # trust region of MESU and FOO-VB, in units of sigma; None is off
+    update: str = "paper"  # MESU's step: exact or paper
+    init_scale: float = 1.0  # start of MESU and FOO-VB: what the paper's first sigma, 2/sqrt(fan_in), is multiplied by
+    estimator: str = "local"  # how MESU and FOO-VB draw: local, or weights as the paper does
+    sgd_lr: float = 0.002  # learning rate of SGD
+    ewc_online_lr: float = 0.002  # learning rate of EWC Online
+    ewc_online_strength: float = 2.0  # its lambda
+    ewc_online_decay: float = 0.2  # its gamma
+    ewc_stream_lr: float = 0.002  # learning rate of EWC Stream
+    ewc_stream_strength: float = 5.0  # its lambda
+    ewc_stream_decay: float = 0.2  # its gamma
+    si_lr: float = 0.002  # learning rate of SI in the published run; the paper's table says 0.005
+    si_strength: float = 1e-4  # its c in the published run; the paper's table says 1e-9
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The learners; MESU once for each memory, if there are several."""
+        entries: list[Entry] = []
+        for learner in self.learners:
+            cost = self.samples if learner in DRAWN else 1
+            if learner == "mesu" and len(self.memory) > 1:
+                entries += [Entry(learner, "memory", memory, cost) for memory in self.memory]
+            else:
+                entries.append(Entry(learner, cost=cost))
+        return tuple(entries)
+
+    def check_learners(self) -> None:
+        """Refuse settings that no learner can be made with."""
+        checks.at_least_one(self, "seeds", "samples", "test_samples", "hidden")
+        checks.all_different(self, "learners", "memory")
+        for entry in self.entries:
+            checks.can_be_made(entry, choices(self, entry))
+
+    def learner(self, entry: Entry, dataset: Dataset, seed: int) -> Learner:
+        """A fresh learner for a data set."""
+        return make_learner(
+            entry.learner,
+            choices(self, entry),
+            partial(perceptron, dataset.features, self.hidden, dataset.classes),
+            seed,
+            self.samples,
+        )
+
+
+def choices(settings: SixLearners, entry: Entry) -> dict[str, Choice]:
+    """The six learners."""
+    s = settings
+    posterior = {"estimator": s.estimator, "init": "mnist", "init_scale": s.init_scale}
+    memory = entry.get("memory", s.memory[0])
+    mesu: dict[str, Any] = {"memory": memory, "prior_std": s.prior_std, "update": s.update, "max_step": s.max_step}
+    online = s.ewc_online_lr, s.ewc_online_strength, s.ewc_online_decay
+    stream = s.ewc_stream_lr, s.ewc_stream_strength, s.ewc_stream_decay
+    return {
+        "mesu": Choice(lambda net: optim.MESU(net, **mesu), posterior),
+        "foo-vb": Choice(lambda net: optim.FOOVB(net, max_step=s.max_step), posterior),
+        "sgd": Choice(lambda weights: optim.SGD(weights, s.sgd_lr)),
+        "ewc-online": Choice(lambda weights: optim.EWCOnline(weights, *online)),
+        "ewc-stream": Choice(lambda weights: optim.EWCStream(weights, *stream)),
+        "si": Choice(lambda weights: optim.SI(weights, s.si_lr, s.si_strength)),
+    }
+
+
+@dataclass(frozen=True)
+class PermutedSettings(SixLearners):
+    """Settings that both permuted experiments have."""
+
+    tasks: int = 200  # permutations, learned one after the other
+    epochs: int = 1  # times that each task's examples are shown
+    all_tasks_every: int = 10  # tasks between tests on all tasks so far; the last five are tested after each
+
+    name: ClassVar[str]
+    stage_name: ClassVar[str] = "tasks"
+
+    def data(self) -> tuple[Dataset, np.ndarray | None]:
+        """What is permuted, and the outliers; None for the same data in an order that is never learned."""
+        raise NotImplementedError
+
+    @property
+    def stages(self) -> int:
+        """One a task."""
+        return self.tasks
+
+    def check(self) -> None:
+        """Refuse settings that cannot run, before anything is started."""
+        self.data()
+        checks.at_least_one(self, "tasks", "epochs", "all_tasks_every")
+        self.check_learners()
+
+    def trial(self, entry: Entry, seed: int) -> "PermutedTrial":
+        """One learner with one seed."""
+        dataset, outliers = self.data()
+        stream = Permuted(dataset, self.tasks, seed)
+        return PermutedTrial(self, stream, stream.unseen().x_test if outliers is None else outliers, entry, seed)
 
 
 class PermutedTrial(LearnerTrial):
@@ -26,15 +135,16 @@ class PermutedTrial(LearnerTrial):
         settings: The experiment's settings.
         stream: The tasks.
         outliers: Inputs that should be told from the newest task's.
-        contestant: The learner, as `contestants` names it.
+        entry: The learner.
         seed: Decides the first weights and the noise.
     """
 
-    def __init__(self, settings: Any, stream: Permuted, outliers: np.ndarray, contestant: str, seed: int) -> None:
-        torch.set_num_threads(1)  # learners and seeds run side by side: more threads only wait for each other
+    def __init__(
+        self, settings: PermutedSettings, stream: Permuted, outliers: np.ndarray, entry: Entry, seed: int
+    ) -> None:
         self.settings, self.stream, self.outliers = settings, stream, outliers
-        self.model = make_learner(settings, stream.dataset, contestant, seed)
-        self.row = partial(Row, settings.name, contestant, seed)
+        self.model: Any = settings.learner(entry, stream.dataset, seed)
+        self.row = partial(Row, settings.name, entry.label, seed)
 
     def stage(self, index: int) -> Iterator[Row]:
         """Learn one task, then test the last five, the newest's uncertainty, and now and then all tasks so far."""
@@ -51,11 +161,8 @@ class PermutedTrial(LearnerTrial):
             yield row(old, "accuracy", measures.accuracy(prediction.probs.numpy(), test.y_test))
         error = measures.calibration_error(inside.probs.numpy(), task.y_test)
         yield row(None, "calibration_error", error)
-        # a deterministic network has no epistemic uncertainty: aleatoric is all that it can offer
-        kind = "epistemic" if isinstance(self.model, BayesianLearner) else "aleatoric"
         novel = self.model.predict(self.outliers, settings.test_samples)
-        auroc = measures.auroc(getattr(inside, kind).numpy(), getattr(novel, kind).numpy())
-        yield row(None, "ood_auroc", auroc)
+        yield row(None, "ood_auroc", measures.auroc(uncertainty(self.model, inside), uncertainty(self.model, novel)))
         if isinstance(self.model, BayesianLearner):
             yield row(None, "mean_std", mean_std(self.model))
 
@@ -69,57 +176,3 @@ def tested(index: int, tasks: int, every: int) -> range:
     """Which tasks are tested after task `index`: all so far at the end and after each `every` tasks, else the last five."""
     everything = index == tasks - 1 or (index + 1) % every == 0
     return range(0 if everything else max(0, index + 1 - WINDOW), index + 1)
-
-
-def contestants(settings: Any) -> tuple[str, ...]:
-    """The learners, MESU once for each memory: plain `mesu` if there is one, else `mesu-300000`, `mesu-inf`, ..."""
-    names: list[str] = []
-    for learner in settings.learners:
-        several = learner == "mesu" and len(settings.memory) > 1
-        names += [f"mesu-{memory:.15g}" for memory in settings.memory] if several else [learner]
-    return tuple(names)
-
-
-def make_learner(settings: Any, dataset: Dataset, contestant: str, seed: int) -> Learner:
-    """A fresh learner by name."""
-    torch.manual_seed(seed)
-    # no biases, as in the paper; torch's own start is the paper's U(+-1/sqrt(fan_in)) for deterministic networks
-    net = nn.Sequential(
-        nn.Linear(dataset.features, settings.hidden, bias=False),
-        nn.ReLU(),
-        nn.Linear(settings.hidden, dataset.classes, bias=False),
-    )
-    name, _, memory = contestant.partition("-") if contestant.startswith("mesu-") else (contestant, "", "")
-    if name in ("mesu", "foo-vb"):
-        posterior = Bayesian(net, estimator=settings.estimator, init="mnist", init_scale=settings.init_scale, seed=seed)
-        if name == "mesu":
-            window = float(memory or settings.memory[0])
-            opt = optim.MESU(
-                posterior, window, prior_std=settings.prior_std, update=settings.update, max_step=settings.max_step
-            )
-        else:
-            opt = optim.FOOVB(posterior, max_step=settings.max_step)
-        return BayesianLearner(posterior, opt, settings.samples)
-    weights = list(net.parameters())
-    rules = {
-        "sgd": lambda s: optim.SGD(weights, s.sgd_lr),
-        "ewc-online": lambda s: optim.EWCOnline(weights, s.ewc_online_lr, s.ewc_online_strength, s.ewc_online_decay),
-        "ewc-stream": lambda s: optim.EWCStream(weights, s.ewc_stream_lr, s.ewc_stream_strength, s.ewc_stream_decay),
-        "si": lambda s: optim.SI(weights, s.si_lr, s.si_strength),
-    }
-    if name not in rules:
-        raise ValueError(f"there is no learner {name!r}: choose from mesu, foo-vb, {', '.join(rules)}")
-    return WeightLearner(net, rules[name](settings))
-
-
-def check(settings: Any, dataset: Dataset) -> None:
-    """Refuse settings that cannot run, before anything is started: builds every learner once."""
-    for name in ("tasks", "seeds", "epochs", "samples", "test_samples", "hidden", "all_tasks_every"):
-        if getattr(settings, name, 1) < 1:
-            raise ValueError(f"{name} must be 1 or more, got {getattr(settings, name)!r}")
-    for name in ("learners", "memory"):
-        values = getattr(settings, name)
-        if not values or len(set(values)) < len(values):
-            raise ValueError(f"{name} must be one or more, all different, got {','.join(map(str, values))!r}")
-    for contestant in contestants(settings):
-        make_learner(settings, dataset, contestant, seed=0)

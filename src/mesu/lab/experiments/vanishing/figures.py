@@ -17,7 +17,7 @@ from mesu.lab.drawing.panels import (
     whole_numbers,
 )
 from mesu.lab.drawing.style import INK, colour
-from mesu.lab.paper import published
+from mesu.lab.paper import paper_number
 
 EPOCH = 60_000  # updates
 PAPERS = " Diamonds: the paper, after 1,000 epochs."
@@ -46,7 +46,7 @@ def vanishing_panels(table: pl.DataFrame) -> list[Panel]:
     panels = []
     for measure, (title, caption) in KINDS.items():
         curves = list(_curves(table, measure))
-        known = any(published("vanishing", curve.learner, measure) is not None for curve in curves)
+        known = any(paper_number("vanishing", curve.learner, measure) is not None for curve in curves)
         if curves:
             panels.append(
                 Panel(
@@ -74,7 +74,7 @@ def _curves(table: pl.DataFrame, measure: str) -> Iterator[Curve]:
 
 def _draw(axes: Axes, curves: list[Curve], measure: str) -> None:
     lines(axes, curves)
-    papers = {curve.learner: published("vanishing", curve.learner, measure) for curve in curves}
+    papers = {curve.learner: paper_number("vanishing", curve.learner, measure) for curve in curves}
     for learner, value in papers.items():
         if value is not None:  # beyond the right end, for it is after more epochs than most runs have
             diamonds(axes, 1.03, value, edge=colour(learner), transform=axes.get_yaxis_transform())

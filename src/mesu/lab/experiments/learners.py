@@ -1,0 +1,73 @@
+"""How experiments make their learners: each experiment describes its choices, and one function builds them all."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from mesu.learners import BayesianLearner, Learner, WeightLearner
+from mesu.posterior.bayesian import Bayesian
+
+
+class Choice(NamedTuple):
+    """A learner to choose: the rule, and the posterior that it moves, if it moves one."""
+
+    rule: Callable[[Any], Any]  # makes the optimiser, of a posterior or of a plain network's list of parameters
+    posterior: Mapping[str, Any] | None = None  # what `Bayesian` is given beside the network; None for a plain network
+
+
+def make_learner(
+    name: str,
+    choices: Mapping[str, Choice],
+    network: Callable[[], nn.Module],
+    seed: int,
+    samples: int = 10,
+    batch: int = 1,
+    device: str = "cpu",
+    engine: bool | None = None,
+) -> Learner:
+    """A fresh learner.
+
+    Args:
+        name: Which of the choices.
+        choices: The learners that the experiment has.
+        network: Makes the network; its first weights are drawn with the seed.
+        seed: Decides the first weights and the noise.
+        samples: Monte Carlo samples of each update of a posterior.
+        batch: Examples an update.
+        device: Where to learn.
+        engine: As for `BayesianLearner`: False for the torch path in any case.
+
+    Raises:
+        ValueError: if there is no such learner.
+    """
+    if name not in choices:
+        raise no_learner(name, choices)
+    choice = choices[name]
+    torch.manual_seed(seed)
+    net = network()
+    if choice.posterior is None:
+        net = net.to(device)
+        return WeightLearner(net, choice.rule(list(net.parameters())), batch, engine)
+    posterior = Bayesian(net, **choice.posterior, seed=seed).to(device)
+    return BayesianLearner(posterior, choice.rule(posterior), samples, batch, engine)
+
+
+def no_learner(name: str, known: Iterable[str]) -> ValueError:
+    """The error that names the learners there are."""
+    return ValueError(f"there is no learner {name!r}: choose from {', '.join(known)}")
+
+
+def perceptron(inputs: int, hidden: int, outputs: int, bias: bool = False) -> nn.Sequential:
+    """One hidden layer of ReLU units; the paper's have no biases.
+
+    Torch's own start is the paper's for deterministic networks: U(+-1/sqrt(fan_in)).
+    """
+    return nn.Sequential(nn.Linear(inputs, hidden, bias=bias), nn.ReLU(), nn.Linear(hidden, outputs, bias=bias))
+
+
+def uncertainty(model: Learner, prediction: Any) -> Any:
+    """The uncertainty that should tell outliers: epistemic, or aleatoric where a plain network has nothing else."""
+    values = prediction.epistemic if isinstance(model, BayesianLearner) else prediction.aleatoric
+    return values.numpy()

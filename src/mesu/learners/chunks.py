@@ -1,0 +1,67 @@
+"""What both learners share: a chunk of a stream goes through the engine or the torch path, whole or not at all."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mesu.learners.state import device_of, restore, tensors_of
+from mesu.posterior.likelihood import describe_bad
+
+
+class ChunkLearner:
+    """A network, the rule that moves it, and the way of a chunk through both."""
+
+    net: Any  # the network or the posterior
+    optimizer: Any
+    batch: int
+    engine: Any  # the compiled loop; None on the torch path
+    likelihood: Any  # what the outputs mean
+
+    def cost(self, x: Tensor, y: Tensor, **inputs: Any) -> Tensor:
+        """What an update goes down on, summed over the batch."""
+        raise NotImplementedError
+
+    def learn(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
+        """One update for each `batch` examples, in order.
+
+        Raises:
+            ValueError: if the chunk cannot be learned; nothing has changed then.
+        """
+        if self.engine is not None:
+            self.engine.learn(x, y, **inputs)
+            return
+        examples, labels = checked(x, y, self.likelihood)
+        before = tensors_of(self.net, self.optimizer) if len(examples) > self.batch else None
+        try:
+            for some, theirs in zip(examples.split(self.batch), labels.split(self.batch), strict=True):
+                some, theirs = some.to(device_of(self.net)), theirs.to(device_of(self.net))
+                self.cost(some, theirs, **inputs).backward()
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+        except Exception:
+            self.optimizer.zero_grad()
+            if before is not None:  # earlier batches of the chunk have been learned
+                restore(self.net, self.optimizer, before)
+            raise
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that a later update depends on, copied: `restore` goes on from it bit for bit."""
+        return tensors_of(self.net, self.optimizer)
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Become what the learner was that gave these `tensors`."""
+        restore(self.net, self.optimizer, tensors)
+
+
+def checked(x: np.ndarray, y: np.ndarray, likelihood: Any) -> tuple[Tensor, Tensor]:
+    """A chunk as tensors for the torch path, or a `ValueError` that names what is wrong, before anything is learned."""
+    examples, labels = torch.from_numpy(x), torch.from_numpy(y)
+    if len(examples) == 0 or len(examples) != len(labels):
+        raise ValueError(f"got {len(examples)} inputs and {len(labels)} targets: there must be as many, and some")
+    if examples.is_floating_point() and not torch.isfinite(examples).all():
+        raise ValueError(f"inputs must be finite, got {describe_bad(examples)}: drop or fill those rows first")
+    likelihood.check(labels)
+    return examples, labels
