@@ -15,7 +15,7 @@ class Mended(griffe.Extension):
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Look through the public modules."""
-        for module in (member for member in pkg.members.values() if member.is_module and not member.is_alias):
+        for module in (member for member in pkg.members.values() if not member.is_alias and member.is_module):
             for name in module.exports or ():
                 member = module.members.get(str(name))
                 if isinstance(member, griffe.Alias):
