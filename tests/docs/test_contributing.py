@@ -1,13 +1,43 @@
-"""CONTRIBUTING's way to a new rule, taken word by word: the rule runs in torch and in the compiled engine, and alike."""
+"""A rule added to the package runs in torch and in the compiled engine, and alike."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+SIGN = '''"""Sign descent: w' = w - lr sign(g)."""
+
+from typing import NamedTuple
+
+from mesu.rules import checks
+
+
+class Constants(NamedTuple):
+    """What one step needs besides the weight and its gradient."""
+
+    lr: float  # step size
+
+
+class State(NamedTuple):
+    """Nothing is carried from one step to the next."""
+
+
+def constants(lr: float) -> Constants:
+    """Check the step size."""
+    return Constants(lr=checks.non_negative("lr", lr))
+
+
+def initial(w):
+    """Nothing to remember."""
+    return State()
+
+
+def step(w, g, state, c):
+    """One step against the sign of the gradient."""
+    return w - c.lr * ((g > 0) * 1.0 - (g < 0) * 1.0), state
+'''
 MOMENTUM = '''"""Heavy ball: v' = beta v + g, w' = w - lr v'."""
 
 from typing import Any, NamedTuple
@@ -33,6 +63,14 @@ def initial(w):
 def step(w, g, state, c):
     velocity = c.beta * state.velocity + g
     return w - c.lr * velocity, State(velocity)
+'''
+DESCENT = '''class Sign(WeightOptimizer):
+    """Sign descent."""
+
+    file = rules.sign
+
+    def __init__(self, params: Iterable, lr: float) -> None:
+        super().__init__(params, lr=lr)
 '''
 BALL = '''
 class Momentum(WeightOptimizer):
@@ -66,21 +104,14 @@ print("alike")
 """
 
 
-def blocks() -> list[str]:
-    """The Python of CONTRIBUTING, without its indentation."""
-    found = re.findall(r"^ *```python\n(.*?)^ *```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL | re.MULTILINE)
-    return [re.sub(r"^ {3}", "", block, flags=re.MULTILINE) for block in found]
-
-
-def test_a_rule_added_as_contributing_says_runs_compiled_and_in_torch_alike(tmp_path):
+def test_a_rule_added_to_the_package_runs_compiled_and_in_torch_alike(tmp_path):
     shutil.copytree(ROOT / "src" / "mesu", tmp_path / "mesu", ignore=shutil.ignore_patterns("__pycache__"))
-    rule, optimiser = blocks()
-    (tmp_path / "mesu" / "rules" / "sign.py").write_text(rule)
+    (tmp_path / "mesu" / "rules" / "sign.py").write_text(SIGN)
     (tmp_path / "mesu" / "rules" / "momentum.py").write_text(MOMENTUM)
     register = tmp_path / "mesu" / "rules" / "__init__.py"
     register.write_text(register.read_text().replace("    sgd,\n", "    momentum,\n    sgd,\n    sign,\n", 1))
     with (tmp_path / "mesu" / "optim" / "weights.py").open("a") as file:
-        file.write(f"\n\n{optimiser}{BALL}")
+        file.write(f"\n\n{DESCENT}{BALL}")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     command = [sys.executable, "-c", BOTH_WAYS]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
