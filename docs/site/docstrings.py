@@ -9,7 +9,9 @@ class Mended(griffe.Extension):
     """Code in `Example:` sections, functions named like their module, and constants without a docstring."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Griffe reads sessions of the interpreter below `Examples:` only."""
+        """Griffe reads sessions of the interpreter below `Examples:` only, and counts special methods as public."""
+        if obj.name.startswith("__") and obj.name.endswith("__") and obj.parent and obj.parent.is_class:
+            obj.public = False
         if obj.docstring:
             obj.docstring.value = obj.docstring.value.replace("Example:\n", "Examples:\n")
 

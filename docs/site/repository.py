@@ -49,6 +49,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn links that hold in the repository into links that hold on the site."""
     site = page.file.src_uri
+    if site == "index.md":
+        page.meta["hide"] = ["navigation"]  # the home page is alone in its section
     folder = posixpath.dirname(REPOSITORY.get(site, f"docs/{site}"))
     parts = CODE.split(markdown)
     parts[::2] = [LINK.sub(lambda link: _moved(link, folder, site), part) for part in parts[::2]]

@@ -1,4 +1,4 @@
-"""Draws equations at build time, as SVG paths: no script, no font and no network when a page is viewed."""
+"""Equations as SVG paths, drawn at build time: no script, no font and no network when a page is viewed. And per cent signs."""
 
 import html
 import re
@@ -11,6 +11,8 @@ ziamath.config.svg2 = False  # paths in place of shared symbols, whose ids would
 SIZE = 16  # of the font the drawing is made at; the page scales it by em
 INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 DISPLAY = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.DOTALL)
+VERBATIM = re.compile(r"(^ *```.*?^ *```|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
+PER_CENT = re.compile(r"(\d) %")
 BOX = re.compile(r'width="[^"]*" height="[^"]*" viewBox="(\S+) (\S+) (\S+) (\S+)"')
 
 
@@ -19,6 +21,13 @@ def on_page_content(content: str, page: Page, **_: object) -> str:
     content = INLINE.sub(lambda tex: _drawn(html.unescape(tex[1]).strip(), inline=True), content)
     content = DISPLAY.sub(lambda tex: _display(html.unescape(tex[1]).strip()), content)
     return content.replace("<img ", '<img loading="lazy" ')
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Keep a number and its per cent sign on one line."""
+    parts = VERBATIM.split(markdown)
+    parts[::2] = [PER_CENT.sub("\\1\u00a0%", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _display(tex: str) -> str:
