@@ -20,8 +20,8 @@ types: .venv/dev
 unit: .venv/dev
 	$(BIN)/pytest -n 2
 
-docs: .venv/docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+docs: .venv/docs  # not --quiet: it would hide warnings from the strict mode
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo "open build/site/index.html"
 
 format: .venv/dev

@@ -1,4 +1,4 @@
-"""Pages that live outside docs/ (README, CONTRIBUTING, ...), links into the repository, and the how-to section of the navigation."""
+"""Pages that live outside docs/ (README, CONTRIBUTING, ...), links into the repository, and parts of the navigation."""
 
 import posixpath
 import re

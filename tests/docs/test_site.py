@@ -1,4 +1,4 @@
-"""The documentation site: it builds without a warning, every public name stands in it, and a browser finds its way in it offline."""
+"""The documentation site: it builds without a warning, has every public name, and works in a browser without a network."""
 
 import functools
 import http.server
@@ -27,8 +27,9 @@ MODULES = (
 )
 
 
-def build(folder: Path, *options: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder), *options]
+def build(folder: Path) -> subprocess.CompletedProcess:
+    # not --quiet, which would hide warnings from the strict mode
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
 
@@ -60,7 +61,7 @@ def test_a_broken_link_or_anchor_fails_the_build(link, tmp_path):
     (tmp_path / "docs" / "guide.md").write_text("# Guide\n")
     for target, code in (("guide.md#guide", 0), (link, 1)):
         (tmp_path / "docs" / "index.md").write_text(f"# Home\n\n[there]({target})\n")
-        command = [sys.executable, "-m", "mkdocs", "build", "--quiet"]
+        command = [sys.executable, "-m", "mkdocs", "build"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert done.returncode == code, done.stderr
 
@@ -78,7 +79,9 @@ def test_every_public_name_stands_in_the_reference(module_name, site):
     if importlib.util.find_spec(module_name) is None:
         assert module_name == "mesu.testing"
         pytest.skip("there is no mesu.testing yet")
-    ids = {found for page in (site / "reference").glob("*.html") for found in re.findall(r' id="([^"]+)"', text_of(page))}
+    ids = {
+        found for page in (site / "reference").glob("*.html") for found in re.findall(r' id="([^"]+)"', text_of(page))
+    }
     names = public_names(module_name)
     assert names
     for name in names:
@@ -88,7 +91,15 @@ def test_every_public_name_stands_in_the_reference(module_name, site):
 
 def test_public_modules_are_all_looked_at():
     """Those that a user imports; the rest is reached through them."""
-    inner = {"mesu.__main__", "mesu.disk", "mesu.lab", "mesu.online", "mesu.posterior", "mesu.prediction", "mesu.version"}
+    inner = {
+        "mesu.__main__",
+        "mesu.disk",
+        "mesu.lab",
+        "mesu.online",
+        "mesu.posterior",
+        "mesu.prediction",
+        "mesu.version",
+    }
     assert {f"mesu.{found.name}" for found in pkgutil.iter_modules(mesu.__path__)} <= {*MODULES, *inner}
 
 
@@ -97,7 +108,7 @@ def test_equations_are_drawn_when_the_site_is_built(site):
     assert len(pages) >= 4
     for name, page in pages.items():
         assert "arithmatex" not in page, name  # TeX that nobody drew
-        assert page.count('<svg xmlns="http://www.w3.org/2000/svg" class="tex"') > 5, name
+        assert page.count('class="tex" role="img"') > 5, name
 
 
 def test_pages_ask_for_nothing_from_elsewhere(site):
@@ -165,7 +176,13 @@ def wait_for(browser, expression):
     """)
 
 
-PAGES = ["index.html", "guide.html", "concepts/update.html", "results/permuted-mnist/index.html", "reference/optimisers.html"]
+PAGES = [
+    "index.html",
+    "guide.html",
+    "concepts/update.html",
+    "results/permuted-mnist/index.html",
+    "reference/optimisers.html",
+]
 WIDE = """
     [...document.querySelectorAll('.md-content *')]
         .filter(e => !e.closest('.md-typeset__scrollwrap, pre, .equation, table, .highlight, .doc-signature'))
@@ -192,14 +209,20 @@ def test_navigation_leads_from_page_to_page(address, browser):
     assert [name for name in sections if name != "How-to"] == [
         *("Home", "Start", "Guides", "Concepts", "Results", "Reference", "Project")
     ]
-    for section, heading in (("Concepts", "A posterior over weights"), ("Results", "Results"), ("Reference", "Reference")):
+    for section, heading in (
+        ("Concepts", "A posterior over weights"),
+        ("Results", "Results"),
+        ("Reference", "Reference"),
+    ):
         browser.evaluate(
             f"[...document.querySelectorAll('.md-tabs__link')].find(e => e.textContent.trim() == '{section}').click(), 1"
         )
         assert wait_for(browser, f"document.querySelector('h1')?.textContent.startsWith('{heading}')")
 
 
-@pytest.mark.parametrize(("words", "page"), [("trust region", "guide.html"), ("epistemic", "concepts/uncertainty.html")])
+@pytest.mark.parametrize(
+    ("words", "page"), [("trust region", "guide.html"), ("epistemic", "concepts/uncertainty.html")]
+)
 def test_search_finds_a_page_offline(words, page, address, browser):
     browser.show(f"{address}/index.html", 1280, "light")
     browser.evaluate("document.querySelector('#__search').click(), 1")
@@ -242,13 +265,17 @@ def test_code_is_copied(address, browser):
     browser.evaluate("""
         (() => {
             window.copied = null;
-            document.execCommand = () => { window.copied = getSelection().toString() || document.activeElement.value; return true; };
+            document.execCommand = () => {
+                window.copied = getSelection().toString() || document.activeElement.value;
+                return true;
+            };
             return 1;
         })()
     """)
     wait_for(browser, "document.querySelector('.md-clipboard')")
     browser.evaluate("""
-        [...document.querySelectorAll('.md-clipboard')].find(e => e.closest('.highlight').textContent.includes('mesu.MESU(')).click(), 1
+        [...document.querySelectorAll('.md-clipboard')]
+            .find(e => e.closest('.highlight').textContent.includes('mesu.MESU(')).click(), 1
     """)
     copied = wait_for(browser, "window.copied")
     program = re.findall(r"```python\n(.*?)```", text_of(ROOT / "README.md"), re.DOTALL)[0]
