@@ -272,9 +272,9 @@ def test_code_is_copied(address, browser):
             return 1;
         })()
     """)
-    wait_for(browser, "document.querySelector('.md-clipboard')")
+    wait_for(browser, "document.querySelector('.md-code__button[data-md-type=copy]')")
     browser.evaluate("""
-        [...document.querySelectorAll('.md-clipboard')]
+        [...document.querySelectorAll('.md-code__button[data-md-type=copy]')]
             .find(e => e.closest('.highlight').textContent.includes('mesu.MESU(')).click(), 1
     """)
     copied = wait_for(browser, "window.copied")
