@@ -282,8 +282,7 @@ def test_code_is_copied(address, browser):
     assert copied.strip() == program.strip()
 
 
-def test_a_link_into_a_fold_opens_it(address, browser):
-    """And a printed page shows what is folded."""
+def test_a_printed_page_shows_what_is_folded(address, browser):
     browser.show(f"{address}/start.html", 1280, "light")
     assert browser.evaluate("document.querySelectorAll('.md-content details').length") >= 2
     tall = "document.querySelector('.md-content details').getBoundingClientRect().height"
