@@ -1,9 +1,9 @@
-# Two commands do everything on a machine with Python 3.11+ and make: `make demo` and `make test`.
+# Two commands do everything on a machine with Python 3.11+ and make: `make demo` and `make test`. `make docs` builds the site.
 PYTHON ?= python3
 PIP_ARGS ?=
 BIN := .venv/bin
 
-.PHONY: demo test lint types unit format clean
+.PHONY: demo test lint types unit docs format clean
 
 demo: .venv/lab
 	$(BIN)/mesu run permuted-digits
@@ -20,12 +20,16 @@ types: .venv/dev
 unit: .venv/dev
 	$(BIN)/pytest -n 2
 
+docs: .venv/docs  # not --quiet: it would hide warnings from the strict mode
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "open build/site/index.html"
+
 format: .venv/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv
+	rm -rf .venv build
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mesu needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -38,4 +42,8 @@ clean:
 
 .venv/dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/pip install $(PIP_ARGS) -q -c constraints.txt -e '.[dev]'
-	touch $@ .venv/lab
+	touch $@ .venv/lab .venv/docs
+
+.venv/docs: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/pip install $(PIP_ARGS) -q -c constraints.txt -e '.[docs]'
+	touch $@
