@@ -14,10 +14,11 @@ SOURCE = Path(__file__).parents[2] / "src"
 HELPER = '''"""A function of a module of its own, with a number of another one."""
 
 import numbers_of_mine
+from mesu.rules.primitives import between
 
 
 def sign(x):
-    return numbers_of_mine.SIZE * (x > 0) - numbers_of_mine.SIZE * (x < 0)
+    return between(1e30 * x, -numbers_of_mine.SIZE, numbers_of_mine.SIZE)
 '''
 BOTH_WAYS = """
 import copy, json, warnings

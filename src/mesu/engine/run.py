@@ -26,7 +26,7 @@ ROWS_WORTH_A_THREAD = 64  # fewer rows than this are predicted sooner than a thr
 
 
 class PosteriorEngine:
-    """Compiled learning for a `Bayesian` perceptron under `MESU` or `FOOVB`.
+    """Compiled learning for a `Bayesian` perceptron under any posterior rule.
 
     Args:
         net: The posterior; its parameters are shared, not copied.

@@ -18,8 +18,8 @@ from mesu.rules.checks import whole
 class BayesianLearner(ChunkLearner):
     """A `Bayesian` network and the rule that moves it.
 
-    Perceptrons on the CPU under `MESU` or `FOOVB` learn in the compiled engine, anything else on the torch path (and a
-    warning says so, once).
+    Perceptrons on the CPU learn in the compiled engine, anything else on the torch path (and a warning says so, once):
+    `mesu.engine.why_not` gives the reason.
 
     Args:
         net: The posterior.
