@@ -67,18 +67,16 @@ class PosteriorEngine:
         given = np.zeros((0, 0), dtype) if noise is None else np.ascontiguousarray(noise, dtype)
         if len(given) and given.shape != (len(x) // self.batch, normals):
             raise ValueError(f"noise must have shape {(len(x) // self.batch, normals)}, got {given.shape}")
-        precision = net.likelihood.noise_std**-2 if isinstance(net.likelihood, GaussianNoise) else 0.0
+        likelihood: Any = net.likelihood
+        precision = likelihood.noise_std**-2 if isinstance(likelihood, GaussianNoise) else 0.0
         key = self.batch, self.samples, normals, dtype
         if key not in self._work:
             self._work = {key: shape.work(*key)}
         layout = shape.network(self.batch, self.samples, precision)
         constants, idle = compiled_constants(self.optimizer, dtype)
         work = self._work[key]
-        for buffer in (
-            work.q,
-            work.d,
-            work.x2,
-        ):  # the first update, which moves nothing, multiplies them by 0: 0 * NaN is NaN
+        # the first update, which moves nothing, multiplies these by 0: 0 * NaN is NaN
+        for buffer in (work.q, work.d, work.x2):
             buffer[:] = 0
         before = mean.copy(), std.copy()
         counter = net.noise
