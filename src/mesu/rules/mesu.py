@@ -22,7 +22,7 @@ from math import inf
 from typing import NamedTuple
 
 from mesu.rules import checks
-from mesu.rules.bounds import narrow, near, within
+from mesu.rules.bounds import near, no_wider, reach, within
 from mesu.rules.gaussian import Gaussian
 from mesu.rules.primitives import between, root
 
@@ -40,24 +40,31 @@ class Constants(NamedTuple):
     pull: float  # 1/(N sigma_prior^2), the precision gained back from the prior by one update
     max_step: float | None  # trust region in units of sigma; None is off
     max_std: float | None  # sigma is never wider; None is off
+    narrow: float | None = None  # precision by which draws are narrower than sigma; None: they are as wide
+    pull_start: float = 0.0  # as pull, for a prior as wide as each weight's start: in units of that start's precision
 
 
 def constants(
     memory: float,
     prior_mean: float = 0.0,
-    prior_std: float = 1.0,
+    prior_std: float | str = 1.0,
     lr_mean: float = 1.0,
     lr_std: float = 1.0,
     max_step: float | None = None,
     max_std: float | None = None,
+    narrowing: float = 1.0,
 ) -> Constants:
     """Check the settings a user gives and turn them into `Constants`.
+
+    A prior_std of ``"start"`` and a narrowing other than 1 depend on where each weight started: they are given in units of that
+    start's precision, and `scaled` makes them those of a weight.
 
     Raises:
         ValueError: naming the setting, its value and what it should be.
     """
     memory = checks.memory_window(memory)
-    prior_std = checks.positive("prior_std", prior_std)
+    at_start = isinstance(prior_std, str) and prior_std == "start"
+    precision = 1.0 if at_start else checks.precision(prior_std)
     lr_mean = checks.non_negative("lr_mean", lr_mean)
     lr_std = checks.non_negative("lr_std", lr_std)
     if max(lr_mean, lr_std) >= memory:
@@ -65,15 +72,34 @@ def constants(
             f"memory must be greater than lr_mean and lr_std, or one update would forget everything: "
             f"got memory={memory!r}, lr_mean={lr_mean!r}, lr_std={lr_std!r}"
         )
-    pull = 0.0 if memory == inf else checks.precision(prior_std) / memory
+    pull = 0.0 if memory == inf else precision / memory
+    if checks.finite("narrowing", narrowing) < 1:
+        raise ValueError(f"narrowing must be 1 (draws as wide as sigma) or more, got {narrowing!r}")
     return Constants(
         lr_mean=lr_mean,
         lr_std=lr_std,
         prior_mean=checks.finite("prior_mean", prior_mean),
         forget=0.0 if memory == inf else 1.0 / memory,
-        pull=pull,
+        pull=0.0 if at_start else pull,
         max_step=checks.step_limit(max_step),
         max_std=checks.widest(max_std),
+        narrow=None if narrowing == 1 else float(narrowing) - 1.0,
+        pull_start=pull if at_start else 0.0,
+    )
+
+
+def scaled(c, precision):
+    """The constants of a weight that started with this precision, 1/sigma_0^2."""
+    return Constants(
+        c.lr_mean,
+        c.lr_std,
+        c.prior_mean,
+        c.forget,
+        c.pull + c.pull_start * precision,
+        c.max_step,
+        c.max_std,
+        None if c.narrow is None else c.narrow * precision,
+        0.0,
     )
 
 
@@ -93,8 +119,8 @@ def paper(q, g, c):
     d_mean = c.lr_mean * q.std * (g.mean + (q.mean - c.prior_mean) * c.pull)
     # eq. 9: evidence narrows sigma, forgetting widens it again towards the prior's
     d_std = 0.5 * c.lr_std * (q.std * g.std + c.pull * (q.std * q.std) - c.forget)
-    std = narrow(q.std - q.std * within(d_std, c.max_step), c.max_std)
-    return Gaussian(q.mean - q.std * within(d_mean, c.max_step), std)
+    std = no_wider(q.std - q.std * within(d_std, c.max_step), c.max_std)
+    return Gaussian(q.mean - q.std * within(d_mean, reach(q.std, c.max_step, c.narrow)), std)
 
 
 def solve(q, g, c):
@@ -109,14 +135,14 @@ def solve(q, g, c):
     k = abs(h) + root(h * h + a)
     var = 1.0 / (a + (h + abs(h)) * k)
     std = near(q.std * k * var, q.std, c.max_step)  # sigma first: small changes then round weight by weight
-    return narrow(std, c.max_std), var
+    return no_wider(std, c.max_std), var
 
 
 def exact(q, g, c):
     """The closed form, its mean damped by the variance after the example. The library's default."""
     std, var = solve(q, g, c)
     d_mean = c.lr_mean * (q.std * var) * (g.mean + (q.mean - c.prior_mean) * c.pull)
-    return Gaussian(q.mean - q.std * within(d_mean, c.max_step), std)
+    return Gaussian(q.mean - q.std * within(d_mean, reach(q.std, c.max_step, c.narrow)), std)
 
 
 def exact_plain(q, g, c):
@@ -124,7 +150,7 @@ def exact_plain(q, g, c):
     std, _ = solve(q, g, c)
     a = 1.0 - c.lr_mean * c.forget + c.lr_mean * c.pull * (q.std * q.std)
     d_mean = c.lr_mean * q.std / a * (g.mean + (q.mean - c.prior_mean) * c.pull)
-    return Gaussian(q.mean - q.std * within(d_mean, c.max_step), std)
+    return Gaussian(q.mean - q.std * within(d_mean, reach(q.std, c.max_step, c.narrow)), std)
 
 
 step = exact  # the form that `Constants` stand for; those of `mesu_paper`, `foovb` and `newton` stand for the others

@@ -15,6 +15,9 @@ and optional are
     keeps_positive(reach, c)
                       of a posterior rule: whether no sigma can turn negative while ``sigma * g_sigma`` lies between 0 and
                       `reach` (of either sign). Where it says so, the engine need not look at every sigma after every step
+    scaled(c, precision)
+                      of a posterior rule whose constants are in part given in units of each weight's start: those of a weight
+                      that started with this precision, 1/sigma_0^2
     consolidate       of a weight rule that is told of task boundaries: ``consolidate(w, state, c)``, or
                       ``consolidate(w, state, fisher, c)`` if it needs the Fisher diagonal of the task
     penalised, followed
@@ -46,6 +49,12 @@ def idle_constants(c: Any) -> Any | None:
     """Constants of the same rule that move nothing, or None if the rule has none."""
     idle = getattr(rule_of(type(c)), "idle", None)
     return None if idle is None else idle(c)
+
+
+def scaled_constants(c: Any, precision: Any) -> Any:
+    """The constants of weights that started with this precision (a number, or one for each weight)."""
+    scaled = getattr(rule_of(type(c)), "scaled", None)
+    return c if scaled is None else scaled(c, precision)
 
 
 def consolidates(file: Any) -> bool:
