@@ -9,7 +9,7 @@ from mesu import rules
 from mesu.optim.steps import as_vector, buckets, named_pairs, refuse_unsound, with_gradients, write
 from mesu.posterior import Bayesian, Pair
 from mesu.rules import Gaussian
-from mesu.rules.parts import rule_of, setting_names
+from mesu.rules.parts import rule_of, scaled_constants, setting_names
 
 SAFE_STEP = 1.0  # in sigmas: a noisy gradient can then at most double a sigma, which the next gradients undo
 PIECE = 65_536  # weights; half or twice as many take about the same time, a million at once three times as long
@@ -57,11 +57,30 @@ class PosteriorOptimizer(Optimizer):
                 `Bayesian.attach`, or are plain ``(mean, std)`` tuples.
         """
         pairs = named_pairs(param_group["params"])
+        widths = {pair.narrowing for pair in pairs}
+        if len(widths) > 1:
+            raise ValueError(
+                "these pairs are of posteriors with different narrowing: put them into groups of their own"
+            )
+        narrowing, starts = widths.pop() if widths else 1.0, [pair.start for pair in pairs]
+        param_group = {"narrowing": narrowing, **param_group, "starts": starts}
         settings = {**self.defaults, **param_group}
+        if _in_units_of_starts(self.constants(settings)) and None in starts:
+            raise ValueError(
+                "prior_std='start' and narrowing need to know where each sigma started: pass a mesu.Bayesian or its pairs(), "
+                "not plain tensors"
+            )
         zero = torch.zeros(1)
         self.rule(Gaussian(zero, zero + 1), Gaussian(zero, zero), settings)  # refuses bad settings now, not at a step
         flat = [parameter for pair in pairs for parameter in (pair.mean, pair.std)]
         super().add_param_group({**param_group, "params": flat, "names": [pair.name for pair in pairs]})
+
+    def __setstate__(self, state: dict) -> None:
+        """As torch's; groups that were saved before sigmas had known starts have none."""
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("narrowing", 1.0)
+            group.setdefault("starts", [None] * len(group["names"]))
 
     @torch.no_grad()
     def step(self, closure=None):  # type: ignore[override]
@@ -79,7 +98,7 @@ class PosteriorOptimizer(Optimizer):
             for pairs in buckets(with_gradients(group), fused=group["foreach"] is not False):
                 q = Gaussian(as_vector([p.mean for p in pairs]), as_vector([p.std for p in pairs]))
                 g = Gaussian(as_vector([p.mean.grad for p in pairs]), as_vector([p.std.grad for p in pairs]))
-                new = self._moved(q, g, group)
+                new = self._moved(q, g, group, pairs)
                 refuse_unsound(pairs, g, new, self.remedy)
                 proposals.append((pairs, new))
         for pairs, new in proposals:
@@ -87,8 +106,10 @@ class PosteriorOptimizer(Optimizer):
             write([p.std for p in pairs], new.std)
         return loss
 
-    def _moved(self, q: Gaussian, g: Gaussian, group: dict) -> Gaussian:
+    def _moved(self, q: Gaussian, g: Gaussian, group: dict, pairs: list[Pair]) -> Gaussian:
         """The rule's proposal. On a CPU it is computed piece by piece, so that intermediate results stay in the cache."""
+        if _in_units_of_starts(self.constants(group)):
+            return self._moved_in_units(q, g, group, pairs)
         if q.mean.device.type != "cpu" or q.mean.numel() <= PIECE or torch.compiler.is_compiling():
             return self.rule(q, g, group)
         new = Gaussian(torch.empty_like(q.mean), torch.empty_like(q.std))
@@ -97,6 +118,26 @@ class PosteriorOptimizer(Optimizer):
             mean.copy_(moved.mean)
             std.copy_(moved.std)
         return new
+
+    def _moved_in_units(self, q: Gaussian, g: Gaussian, group: dict, pairs: list[Pair]) -> Gaussian:
+        """The same, parameter by parameter: each has constants of its own."""
+        c = self.constants(group)
+        step = rule_of(type(c)).step
+        new = Gaussian(torch.empty_like(q.mean), torch.empty_like(q.std))
+        at = 0
+        for pair in pairs:
+            own, end = scaled_constants(c, (pair.start or 1.0) ** -2), at + pair.mean.numel()
+            for low in range(at, end, PIECE):
+                piece = slice(low, min(low + PIECE, end))
+                moved = step(Gaussian(q.mean[piece], q.std[piece]), Gaussian(g.mean[piece], g.std[piece]), own)
+                new.mean[piece], new.std[piece] = moved.mean, moved.std
+            at = end
+        return new
+
+
+def _in_units_of_starts(c: Any) -> bool:
+    """Whether some of these constants are given in units of each weight's start."""
+    return getattr(c, "narrow", None) is not None or bool(getattr(c, "pull_start", 0.0))
 
 
 class MESU(PosteriorOptimizer):
@@ -109,13 +150,13 @@ class MESU(PosteriorOptimizer):
         params: A `Bayesian`, its `pairs()`, or parameter groups ``{"params": net_or_pairs, ...}``.
         memory: How many updates the posterior remembers (N); ``float("inf")`` never forgets.
         prior_mean: Where an unused mean relaxes to.
-        prior_std: Where an unused sigma relaxes to.
+        prior_std: Where an unused sigma relaxes to; ``"start"`` is where each one began.
         lr_mean: Rate of the mean; 1 in the Bayesian derivation.
         lr_std: Rate of sigma, in front of eq. 9 with its half; 1 in the Bayesian derivation.
         update: ``"exact"``, the closed form, which no gradient can break; ``"paper"``, eq. 9-10 as printed.
         max_step: Trust region: the furthest that a mean or sigma may move in one step, in sigmas. ``"auto"`` is 1 for the
             exact form, where few samples or sharp targets could otherwise throw weights about, and off for the paper's.
-            None is off.
+            None is off. For a posterior that draws narrower than it believes, the mean's limit is in drawn sigmas.
         foreach: False runs the rule one parameter at a time; otherwise a group goes through it as one vector.
         max_std: The widest that a sigma may become, whatever the prior's or the trust region; ``"start"`` is the widest that
             its parameter has now, which puts every parameter in a group of its own; None is off. Where sigma's gradient is
@@ -136,7 +177,7 @@ class MESU(PosteriorOptimizer):
         params: Any,
         memory: float,
         prior_mean: float = 0.0,
-        prior_std: float = 1.0,
+        prior_std: float | str = 1.0,
         lr_mean: float = 1.0,
         lr_std: float = 1.0,
         update: str = "exact",

@@ -27,6 +27,9 @@ def named_pairs(params: Any) -> list[Pair]:
     given = params.pairs() if isinstance(params, Bayesian) else [params] if isinstance(params, Pair) else params
     pairs = []
     for index, pair in enumerate(given):
+        if isinstance(pair, Pair):
+            pairs.append(pair)
+            continue
         if not isinstance(pair, tuple) or not all(isinstance(p, Tensor) for p in pair[-2:]) or len(pair) not in (2, 3):
             raise TypeError(
                 f"expected pairs (mean, std), got {type(pair).__name__}: pass a mesu.Bayesian or its pairs(), "
@@ -43,7 +46,7 @@ def with_gradients(group: dict) -> list[Pair]:
     """The pairs of a group that have gradients; `StepRefused` where only one of a pair has."""
     params = group["params"]
     pairs = []
-    for name, mean, std in zip(group["names"], params[::2], params[1::2], strict=True):
+    for name, mean, std, start in zip(group["names"], params[::2], params[1::2], group["starts"], strict=True):
         if (mean.grad is None) != (std.grad is None):
             missing = "mean" if mean.grad is None else "std"
             raise StepRefused(
@@ -51,7 +54,7 @@ def with_gradients(group: dict) -> list[Pair]:
                 "net(x, samples=...) or net.nll(...), where both take part"
             )
         if mean.grad is not None:
-            pairs.append(Pair(name, mean, std))
+            pairs.append(Pair(name, mean, std, start))
     return pairs
 
 

@@ -16,15 +16,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from mesu.posterior import drawing, initial
+from mesu.posterior import drawing, draws, initial
 from mesu.posterior.coverage import as_patterns, choose, freeze_batchnorm, inside, owners, use_local_layers
 from mesu.posterior.inputs import check_batch, explain_failure, first_layer
 from mesu.posterior.layers import Local, drawing_with
 from mesu.posterior.likelihood import Likelihood, named
+from mesu.posterior.linear import cost_with_curvature
 from mesu.posterior.noise import Noise
 from mesu.rules.checks import positive
 
-ESTIMATORS = ("weights", "local")
+ESTIMATORS = ("linear", "local", "weights")
 
 
 class Pair(NamedTuple):
@@ -33,6 +34,8 @@ class Pair(NamedTuple):
     name: str
     mean: nn.Parameter
     std: nn.Parameter
+    start: float | None = None  # the standard deviation that all its weights began with; None if it is not known
+    narrowing: float = 1.0  # see `Bayesian`
 
 
 class Bayesian(nn.Module):
@@ -44,8 +47,9 @@ class Bayesian(nn.Module):
 
     Args:
         module: The network. Parameters that do not require a gradient stay deterministic.
-        estimator: ``"local"`` draws pre-activations of Linear and Conv layers (cheap, less noise) and weights elsewhere;
-            ``"weights"`` draws every weight, as the paper does.
+        estimator: How `nll` finds the gradients. ``"linear"`` draws nothing: the gradient at the means, and for sigma the
+            Gauss-Newton curvature there (see `mesu.posterior.linear`). ``"local"`` draws pre-activations of Linear and Conv
+            layers (cheap, less noise) and weights elsewhere; ``"weights"`` draws every weight, as the paper does.
         init: ``"keep"`` starts from the module's own weights, trained or not; ``"mnist"`` and ``"cifar"`` are the
             paper's two initialisations (see `mesu.posterior.initial`).
         init_std: One starting sigma for every weight, instead of the one that `init` names.
@@ -58,6 +62,8 @@ class Bayesian(nn.Module):
         likelihood: ``"categorical"`` (class scores), ``"gaussian"`` (regression), ``"bernoulli"`` (any number of labels a
             row), a name that was registered, or an object of your own (docs/how-to/add-a-likelihood.md).
         noise_std: Observation noise of the Gaussian likelihood.
+        narrowing: How much narrower than believed weights are drawn where nothing has been learned: a variance this many
+            times smaller. Draws become as wide as sigma as evidence comes in. 1 draws what is believed, as the paper does.
         vectorize: Run the samples as one batch (True) or one after the other (False); None picks the faster.
         seed: Seed of the posterior's own noise; None takes one from torch's global generator.
 
@@ -82,6 +88,7 @@ class Bayesian(nn.Module):
         batchnorm: str = "refuse",
         likelihood: str | Likelihood = "categorical",
         noise_std: float = 1.0,
+        narrowing: float = 1.0,
         vectorize: bool | None = None,
         seed: int | None = None,
     ) -> None:
@@ -91,7 +98,9 @@ class Bayesian(nn.Module):
         if isinstance(module, Bayesian):
             raise ValueError("the module is Bayesian already")
         if estimator not in ESTIMATORS:
-            raise ValueError(f"estimator must be 'weights' or 'local', got {estimator!r}")
+            raise ValueError(f"estimator must be 'linear', 'local' or 'weights', got {estimator!r}")
+        if positive("narrowing", narrowing) < 1:
+            raise ValueError(f"narrowing must be 1 (draws as wide as sigma) or more, got {narrowing!r}")
         if batchnorm not in ("refuse", "freeze"):
             raise ValueError(f"batchnorm must be 'refuse' or 'freeze', got {batchnorm!r}")
         self.estimator = estimator
@@ -100,12 +109,14 @@ class Bayesian(nn.Module):
         self.init_scale = positive("init_scale", init_scale)
         self.input_scale = positive("input_scale", input_scale)
         self.batchnorm = batchnorm
+        self.narrowing = float(narrowing)
         self.vectorize = vectorize
         self.likelihood = named(likelihood, noise_std)
         self.noise = Noise(seed)
         self.module = copy.deepcopy(module)
         self._turns = drawing.Turns()
         self._covered: list[str] = []
+        self._starts: dict[str, float] = {}  # sigma of each covered parameter at its start
         self._cover("", deterministic)
         if not self._covered:
             raise ValueError("the module has no parameter to be uncertain about: all are frozen or left out by name")
@@ -117,7 +128,9 @@ class Bayesian(nn.Module):
         get = self.module.get_parameter
         names = [name for name in self._covered if inside(name, prefix)]
         with self._turns:
-            pairs = [Pair(name, get(name), get(name + "_std")) for name in names]
+            pairs = [
+                Pair(name, get(name), get(name + "_std"), self._starts.get(name), self.narrowing) for name in names
+            ]
         yield from pairs
 
     def deterministic_parameters(self) -> Iterator[nn.Parameter]:
@@ -163,6 +176,10 @@ class Bayesian(nn.Module):
             owner, leaf = holders[name][0]
             scale = self.input_scale if owner is first else 1.0
             mean, std = initial.start(owner, leaf, self.init, self.init_std, self.noise, self.init_scale, scale)
+            sigma = float(std.view(-1)[0]) if std.numel() else 1.0
+            self._starts[name] = sigma
+            if self.narrowing != 1:
+                draws.narrow(owner, leaf, (self.narrowing - 1) / sigma**2)
             getattr(owner, leaf).data = mean
             owner.register_parameter(leaf + "_std", nn.Parameter(std))
         self._covered += chosen
@@ -188,10 +205,10 @@ class Bayesian(nn.Module):
             raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
         estimator = estimator or self.estimator
         if estimator not in ESTIMATORS:
-            raise ValueError(f"estimator must be 'weights' or 'local', got {estimator!r}")
+            raise ValueError(f"estimator must be 'linear', 'local' or 'weights', got {estimator!r}")
         noise = noise or self.noise
         before = noise.state
-        with self._local_layers(noise if estimator == "local" else None) as layers:
+        with self._local_layers(None if estimator == "weights" else noise) as layers:
             names = self._names_to_draw(layers)
             try:
                 with self._turns if names else nullcontext():
@@ -207,8 +224,15 @@ class Bayesian(nn.Module):
         with self._local_layers(None), self._turns:
             return self.module(*args, **kwargs)
 
-    def nll(self, x: Tensor, y: Tensor, samples: int = 10, **kwargs) -> Tensor:
+    def nll(self, x: Tensor, y: Tensor, samples: int | None = None, **kwargs) -> Tensor:
         """The reduced cost C (eq. 11): negative log-likelihood, summed over the batch, averaged over the samples.
+
+        Args:
+            x: Inputs ``[B, ...]``.
+            y: Targets ``[B, ...]``.
+            samples: Networks that each example sees; 10 by default. With the estimator ``"linear"``, which draws no network,
+                the labels that its curvature is averaged over; 1 by default.
+            **kwargs: Passed on to the network's forward.
 
         Raises:
             ValueError: for inputs that are empty, not finite or of the wrong width, and labels without an output; the
@@ -218,16 +242,27 @@ class Bayesian(nn.Module):
         if not torch.compiler.is_compiling():
             check_batch(x, y)
             self.likelihood.check(y)
-        out = self(x, samples=samples, **kwargs)
+        linear = self.estimator == "linear"
+        out = self._at_mean_explained(x, **kwargs) if linear else self(x, samples=samples or 10, **kwargs)
         try:
             if not isinstance(out, Tensor):
                 raise TypeError(
                     f"the network gives a {type(out).__name__}, and the cost wants one tensor: wrap it in a module that "
                     "gives its scores alone"
                 )
+            if linear:
+                return cost_with_curvature(self.likelihood, out, y, list(self.pairs()), samples or 1, self.noise)
             return self.likelihood.nll(out, y)
         except (ValueError, TypeError):
             self.noise.state = before
+            raise
+
+    def _at_mean_explained(self, x: Tensor, **kwargs):
+        """`at_mean`; where it fails for the shape of the input, the error says so."""
+        try:
+            return self.at_mean(x, **kwargs)
+        except RuntimeError as error:
+            explain_failure(self.module, (x,), str(error))
             raise
 
     @contextmanager

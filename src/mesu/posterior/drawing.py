@@ -11,6 +11,7 @@ from torch.func import functional_call, vmap
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from mesu.posterior.draws import drawn_std
 from mesu.posterior.inputs import CONVOLUTION
 from mesu.posterior.noise import Noise
 
@@ -70,8 +71,11 @@ def _normals(module: nn.Module, names: list[str], noise: Noise) -> list[Tensor]:
 
 def _weights(module: nn.Module, names: list[str], eps: list[Tensor]) -> dict[str, Tensor]:
     """Eq. 11: w = mu + sigma * e."""
-    get = module.get_parameter
-    return {name: get(name) + get(name + "_std") * e for name, e in zip(names, eps, strict=True)}
+    weights = {}
+    for name, e in zip(names, eps, strict=True):
+        owner, _, leaf = name.rpartition(".")
+        weights[name] = module.get_parameter(name) + drawn_std(module.get_submodule(owner), leaf) * e
+    return weights
 
 
 class _EveryCall(TorchFunctionMode):

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.autograd.graph import get_gradient_edge
 
+from mesu.posterior.draws import drawn_std
 from mesu.posterior.noise import Noise
 
 # Least s^2 under the root: an all-zero input has s = 0, where the derivative of the root is infinite and gradients become NaN.
@@ -64,7 +65,7 @@ class Local:
         noise = self.noise
         if noise is None:
             return self.linear(x, layer.weight, layer.bias)
-        inputs = (x, layer.weight, layer.weight_std, layer.bias, getattr(layer, "bias_std", None))
+        inputs = (x, layer.weight, drawn_std(layer, "weight"), layer.bias, drawn_std(layer, "bias"))
         if _may_be_lean(x) and x.numel() >= max(LEAN, layer.weight.numel()):
             return LeanDraw.apply(self.linear, noise, *inputs)
         mean, var = moments(self.linear, *inputs)

@@ -1,7 +1,8 @@
 """What the network's output means: class scores (softmax), several yes-or-no scores (sigmoid), or a regression mean.
 
 A likelihood says three things of drawn outputs ``[S, B, ...]``: which targets it can score (`check`), what they cost the
-posterior that learns (`nll`), and which prediction they are together (`summarise`). Anything with these three methods is one:
+posterior that learns (`nll`), and which prediction they are together (`summarise`). Anything with these three methods is one;
+the estimator "linear" needs a fourth, ``sample(out, noise)``, which draws targets from outputs ``[B, ...]``:
 pass it as ``mesu.Bayesian(net, likelihood=MyLikelihood())``, or give it a name with `register`.
 """
 
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mesu.posterior.noise import Noise
 from mesu.posterior.results import MultiLabelPrediction, Prediction, RegressionPrediction
 from mesu.registry import Registry
 from mesu.rules.checks import positive
@@ -77,6 +79,12 @@ class Categorical:
         repeated = y.long().expand(out.shape[0], *y.shape).flatten(0, 1)
         return F.cross_entropy(out.flatten(0, 1), repeated, reduction="sum") / out.shape[0]
 
+    def sample(self, out: Tensor, noise: Noise) -> Tensor:
+        """A label for each row of outputs ``[B, C, ...]``, drawn with the probabilities that they give."""
+        share = out.softmax(1).cumsum(1)
+        drawn = (noise.uniform(share[:, :1]) + 1) / 2 * share[:, -1:]  # rounding may leave the last sum below 1
+        return (share < drawn).sum(1).clamp_max(out.shape[1] - 1)
+
     def summarise(self, out: Tensor) -> Prediction:
         """The mean of the drawn class probabilities, and how uncertain it is."""
         return Prediction.from_scores(out)
@@ -100,6 +108,10 @@ class GaussianNoise:
         error = (out - y) / self.noise_std
         constant = math.log(self.noise_std) + 0.5 * math.log(2 * math.pi)
         return (0.5 * error.square() + constant).sum() / out.shape[0]
+
+    def sample(self, out: Tensor, noise: Noise) -> Tensor:
+        """A target for each output, drawn with the noise of the observations."""
+        return out + self.noise_std * noise.normal(out.shape, like=out)
 
     def summarise(self, out: Tensor) -> RegressionPrediction:
         """The mean of the drawn means, and the variances around it."""
@@ -125,6 +137,10 @@ class Bernoulli:
         _refuse_other_shape(out, y)
         wanted = y.to(out.dtype).expand_as(out)
         return F.binary_cross_entropy_with_logits(out, wanted, reduction="sum") / out.shape[0]
+
+    def sample(self, out: Tensor, noise: Noise) -> Tensor:
+        """Labels for each row, each one drawn with its probability."""
+        return ((noise.uniform(out) + 1) / 2 < out.sigmoid()).to(out.dtype)
 
     def summarise(self, out: Tensor) -> MultiLabelPrediction:
         """The mean of the drawn probabilities of each label, and how uncertain it is."""

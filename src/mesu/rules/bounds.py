@@ -18,7 +18,7 @@ from mesu.rules.primitives import between, root
 def drawn(std, narrow):
     """The sigma that weights are drawn with: 1/s^2 = 1/sigma^2 + narrow. Where much is known, it is the believed one.
 
-    A wide belief lets a weight move fast; drawn as widely, it drowns a deep network in noise. With ``narrow = (n - 1) / sigma_0^2``
+    A wide belief lets a weight move fast; drawn as widely, it drowns a deep network in noise. With narrow = (n - 1) / sigma_0^2
     a weight that starts at sigma_0 is drawn with a variance n times smaller, and the two become one as evidence comes in.
     """
     if narrow is None:
