@@ -52,6 +52,11 @@ class BayesianLearner(ChunkLearner):
         if reason is not None and engine is None:
             warn_fallback(net, reason)
 
+    @property
+    def likelihood(self) -> Any:
+        """What the network's outputs mean."""
+        return self.net.likelihood
+
     def cost(self, x: torch.Tensor, y: torch.Tensor, **inputs: Any) -> torch.Tensor:
         """Equation 11 by Monte Carlo."""
         return self.net.nll(x, y, samples=self.samples, **inputs)

@@ -81,6 +81,7 @@ def make_learner(
         nn.Sequential(*parts[:-1]),
         likelihood="gaussian" if settings.regression else "categorical",
         noise_std=noise_std,
+        estimator="local",
         init_scale=settings.init_scale,
         seed=settings.seed,
     )

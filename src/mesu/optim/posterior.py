@@ -150,7 +150,8 @@ class MESU(PosteriorOptimizer):
         params: A `Bayesian`, its `pairs()`, or parameter groups ``{"params": net_or_pairs, ...}``.
         memory: How many updates the posterior remembers (N); ``float("inf")`` never forgets.
         prior_mean: Where an unused mean relaxes to.
-        prior_std: Where an unused sigma relaxes to; ``"start"`` is where each one began.
+        prior_std: Where an unused sigma relaxes to; ``"start"`` is where each one began. ``"auto"`` is that for a posterior
+            that draws narrower than it believes, and 1 for any other, as in the paper.
         lr_mean: Rate of the mean; 1 in the Bayesian derivation.
         lr_std: Rate of sigma, in front of eq. 9 with its half; 1 in the Bayesian derivation.
         update: ``"exact"``, the closed form, which no gradient can break; ``"paper"``, eq. 9-10 as printed.
@@ -177,7 +178,7 @@ class MESU(PosteriorOptimizer):
         params: Any,
         memory: float,
         prior_mean: float = 0.0,
-        prior_std: float | str = 1.0,
+        prior_std: float | str = "auto",
         lr_mean: float = 1.0,
         lr_std: float = 1.0,
         update: str = "exact",
@@ -199,7 +200,12 @@ class MESU(PosteriorOptimizer):
 
     def add_param_group(self, param_group: dict) -> None:
         """As for every rule; says what ``max_step="auto"`` is for the group's update, ``max_std="start"`` for its sigmas."""
+        param_group = {**param_group, "params": named_pairs(param_group["params"])}  # a generator would serve only once
         settings = {**self.defaults, **param_group}
+        if settings["prior_std"] == "auto":
+            narrower = any(pair.narrowing != 1 for pair in param_group["params"])
+            at_start = narrower and settings["update"] == "exact"
+            param_group = {**param_group, "prior_std": "start" if at_start else 1.0}
         if settings["max_step"] == "auto":
             param_group = {**param_group, "max_step": SAFE_STEP if settings["update"] == "exact" else None}
         if not (isinstance(settings["max_std"], str) and settings["max_std"] == "start"):
@@ -207,7 +213,7 @@ class MESU(PosteriorOptimizer):
             return
         before = len(self.param_groups)
         try:
-            for pair in named_pairs(param_group["params"]):
+            for pair in param_group["params"]:
                 start = float(pair.std.detach().max()) if pair.std.numel() else None
                 super().add_param_group({**param_group, "params": [pair], "max_std": start})
         except Exception:
