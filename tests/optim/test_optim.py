@@ -156,7 +156,7 @@ def test_a_negative_sigma_is_refused_with_a_bound_too():
 
 
 def test_max_std_start_is_what_each_parameter_starts_from():
-    net = mesu.Bayesian(nn.Sequential(nn.Linear(9, 4), nn.ReLU(), nn.Linear(4, 2)), seed=0)
+    net = mesu.Bayesian(nn.Sequential(nn.Linear(9, 4), nn.ReLU(), nn.Linear(4, 2)), estimator="local", seed=0)
     starts = [float(pair.std.detach().max()) for pair in net.pairs()]
     assert len(set(starts)) == 2  # of the layers
     opt = mesu.MESU(net, memory=100, max_std="start", lr_std=30.0)
@@ -164,7 +164,7 @@ def test_max_std_start_is_what_each_parameter_starts_from():
     assert [group["names"] for group in opt.param_groups] == [[pair.name] for pair in net.pairs()]
     learn_noise(net, opt)
     assert all(float(pair.std.detach().max()) <= start for pair, start in zip(net.pairs(), starts, strict=True))
-    other = mesu.Bayesian(nn.Sequential(nn.Linear(9, 4), nn.ReLU(), nn.Linear(4, 2)), seed=0)
+    other = mesu.Bayesian(nn.Sequential(nn.Linear(9, 4), nn.ReLU(), nn.Linear(4, 2)), estimator="local", seed=0)
     learn_noise(other, mesu.MESU(other, memory=100, lr_std=30.0))
     assert any(float(pair.std.detach().max()) > start for pair, start in zip(other.pairs(), starts, strict=True))
 
@@ -844,7 +844,8 @@ def test_bad_settings_of_weight_rules_are_refused(make, message):
 
 
 def test_the_exact_form_has_a_trust_region_and_the_papers_has_none():
-    net = mesu.Bayesian(nn.Linear(2, 2), seed=0)
+    assert mesu.MESU(mesu.Bayesian(nn.Linear(2, 2), seed=0), memory=100).param_groups[0]["max_step"] == 0.3
+    net = mesu.Bayesian(nn.Linear(2, 2), estimator="local", seed=0)
     assert mesu.MESU(net, memory=100).param_groups[0]["max_step"] == 1.0
     assert mesu.MESU(net, memory=100, update="paper").param_groups[0]["max_step"] is None
     assert mesu.MESU(net, memory=100, max_step=None).param_groups[0]["max_step"] is None

@@ -274,7 +274,9 @@ def test_what_is_no_module_is_refused():
         mesu.Bayesian(lambda x: x)
 
 
-@pytest.mark.parametrize(("name", "value"), [("init_std", "0.1"), ("noise_std", "a"), ("init_scale", None)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("init_std", "0.1"), ("noise_std", "a"), ("init_scale", "b"), ("narrowing", "c")]
+)
 def test_a_setting_that_is_not_a_number_is_named(name, value):
     with pytest.raises(ValueError, match=f"{name} must be a number, got {value!r}"):
         mesu.Bayesian(nn.Linear(2, 2), likelihood="gaussian", **{name: value})

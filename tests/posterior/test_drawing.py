@@ -22,6 +22,7 @@ def test_transformer_draws_its_linear_layers_in_evaluation_too():
         deterministic=["self_attn", "norm1", "norm2"],
         vectorize=False,
         seed=0,
+        estimator="local",
     ).eval()
     with torch.no_grad():
         out = net(torch.randn(2, 5, 8), samples=2)
@@ -84,7 +85,7 @@ def test_gradients_are_those_of_the_drawn_weights():
 
 
 def test_local_linear_layers_by_hand():
-    net = mesu.Bayesian(mlp(3, 5, 2), seed=1).double()
+    net = mesu.Bayesian(mlp(3, 5, 2), seed=1, estimator="local").double()
     x, noise = torch.randn(4, 3, dtype=torch.float64), Noise(1)
     w1, b1, w2, b2 = net.pairs()
     for ours in net(x, samples=1)[0], net(x):  # one sample is drawn layer by layer
@@ -97,7 +98,9 @@ def test_local_linear_layers_by_hand():
 
 
 def test_local_convolution_by_hand():
-    net = mesu.Bayesian(nn.Conv2d(2, 3, 3, stride=2, padding=1, padding_mode="circular"), seed=1).double()
+    net = mesu.Bayesian(
+        nn.Conv2d(2, 3, 3, stride=2, padding=1, padding_mode="circular"), seed=1, estimator="local"
+    ).double()
     x = torch.randn(4, 2, 6, 6, dtype=torch.float64)
     w, b = net.pairs()
     padded = F.pad(x, (1, 1, 1, 1), mode="circular")
@@ -108,7 +111,7 @@ def test_local_convolution_by_hand():
 
 def test_local_and_weights_have_the_same_mean_and_variance():
     x = torch.randn(1, 3, dtype=torch.float64)
-    net = mesu.Bayesian(nn.Linear(3, 2), init_std=0.5, seed=0).double()
+    net = mesu.Bayesian(nn.Linear(3, 2), init_std=0.5, seed=0, estimator="local").double()
     w, b = net.pairs()
     mean, var = x @ w.mean.T + b.mean, x**2 @ (w.std**2).T + b.std**2
     with torch.no_grad():
@@ -133,7 +136,7 @@ def test_rows_share_drawn_weights_but_not_local_draws(name, vectorize):
 
 
 def test_zero_input_has_a_finite_gradient():
-    net = mesu.Bayesian(nn.Linear(3, 2, bias=False), seed=0)
+    net = mesu.Bayesian(nn.Linear(3, 2, bias=False), seed=0, estimator="local")
     net(torch.zeros(4, 3), samples=2).sum().backward()
     assert all(torch.equal(p.grad, torch.zeros_like(p)) for p in net.parameters())
 
@@ -235,7 +238,7 @@ def in_threads(*tasks):
 
 def test_a_second_thread_may_draw_and_predict_while_one_trains():
     module, x = Meeting(), torch.randn(4, 3)
-    net, alone = (mesu.Bayesian(module, vectorize=False, seed=0) for _ in range(2))
+    net, alone = (mesu.Bayesian(module, vectorize=False, seed=0, estimator="local") for _ in range(2))
     expected = [alone.sample(x, samples=3, noise=Noise(seed)) for seed in (1, 2)]
     barrier = threading.Barrier(2)
     net.module.between[0] = lambda: barrier.wait(60)  # both threads are inside the network before either goes on
@@ -252,7 +255,7 @@ def test_a_second_thread_may_draw_and_predict_while_one_trains():
 
 def test_one_thread_draws_while_another_runs_the_network_at_its_means():
     module, x = Meeting(), torch.randn(4, 3)
-    net, alone = (mesu.Bayesian(module, vectorize=False, seed=0) for _ in range(2))
+    net, alone = (mesu.Bayesian(module, vectorize=False, seed=0, estimator="local") for _ in range(2))
     expected = [alone.sample(x, samples=1, noise=Noise(1))[0], alone.at_mean(x)]
     barrier = threading.Barrier(2)
     net.module.between[0] = lambda: barrier.wait(60)

@@ -36,7 +36,7 @@ def test_fans_of_attention_with_its_own_key_width():
     # its in_proj_weight is registered as None: the bias has no one weight
     attention = nn.MultiheadAttention(8, 2, kdim=4, vdim=6)
     assert fans(attention, "k_proj_weight") == (4, 8)
-    net = mesu.Bayesian(attention, seed=0)
+    net = mesu.Bayesian(attention, seed=0, estimator="local")
     query, key, value = torch.randn(3, 2, 8), torch.randn(5, 2, 4), torch.randn(5, 2, 6)
     assert net(query, key, value, samples=4)[0].shape == (4, 3, 2, 8)
 
@@ -74,19 +74,23 @@ def test_paper_starts_of_a_linear_layer(init, half_width, sigma, name):
     assert 0.95 * half_width < pair.mean.abs().max() <= half_width
 
 
-def test_keep_keeps_the_weights():
+@pytest.mark.parametrize(
+    ("estimator", "scale"), [(None, 3.0), ("linear", 3.0), ("local", KEEP_SCALE), ("weights", KEEP_SCALE)]
+)
+def test_keep_keeps_the_weights(estimator, scale):
     layer = nn.Linear(25, 4)
     before = layer.weight.detach().clone()
-    pair = drawn(layer, "keep")
-    assert torch.equal(pair.mean, before)
-    assert torch.allclose(pair.std, torch.full((4, 25), KEEP_SCALE / 5))
-    assert torch.allclose(drawn(layer, "keep", "bias").std, torch.full((4,), KEEP_SCALE / 5))
+    for pair in mesu.Bayesian(layer, estimator=estimator, seed=0).pairs():
+        assert torch.allclose(pair.std, torch.full(pair.mean.shape, scale / 5))
+        assert pair.start == pytest.approx(scale / 5)
+        assert pair.narrowing == (10.0 if scale == 3 else 1.0)
+        assert torch.equal(pair.mean, before if pair.name == "weight" else layer.bias)
 
 
 def test_an_example_moves_its_own_unit_by_the_same_share_whatever_the_size_of_inputs():
     # sigma^2 |x|^2 is the same: of the first layer by its inputs' size, of the others for inputs of size one
     module = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Flatten(), nn.Linear(16, 3))
-    plain, large = (mesu.Bayesian(module, input_scale=scale, seed=0) for scale in (1.0, 50.0))
+    plain, large = (mesu.Bayesian(module, input_scale=scale, seed=0, estimator="local") for scale in (1.0, 50.0))
     x = 50 * torch.ones(18)
     assert float(next(large.pairs("0.weight")).std.detach().max() ** 2 * x.square().sum()) == pytest.approx(
         KEEP_SCALE**2
@@ -157,4 +161,4 @@ def test_unknown_name_is_refused(init):
 @pytest.mark.parametrize("init_std", [0.0, -1.0, float("nan"), float("inf")])
 def test_init_std_must_be_positive(init_std):
     with pytest.raises(ValueError, match=f"init_std .* got {init_std!r}"):
-        mesu.Bayesian(nn.Linear(2, 2), init_std=init_std)
+        mesu.Bayesian(nn.Linear(2, 2), init_std=init_std, estimator="local")

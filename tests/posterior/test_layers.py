@@ -28,7 +28,7 @@ def make(kind=nn.Conv2d, dtype=torch.float64, **settings):
     """A layer that draws, its sigma random, and an input that wants a slope."""
     torch.manual_seed(3)
     arguments, shape = SHAPES[kind]
-    net = mesu.Bayesian(kind(*arguments, dtype=dtype, **settings), seed=0)
+    net = mesu.Bayesian(kind(*arguments, dtype=dtype, **settings), seed=0, estimator="local")
     layer = net.module
     with torch.no_grad():
         layer.weight_std.copy_(torch.rand_like(layer.weight_std) + 0.1)
@@ -89,7 +89,7 @@ def test_a_linear_layer_along_a_sequence():
 
 def test_a_deterministic_bias():
     torch.manual_seed(0)
-    net = mesu.Bayesian(nn.Linear(3, 4, dtype=torch.float64), deterministic="bias", seed=0)
+    net = mesu.Bayesian(nn.Linear(3, 4, dtype=torch.float64), deterministic="bias", seed=0, estimator="local")
     same_slopes(net.module, torch.randn(6, 3, dtype=torch.float64, requires_grad=True))
 
 
@@ -281,7 +281,7 @@ class Twice(nn.Module):
 
 def test_a_layer_called_twice_has_the_same_slopes_in_every_pass():
     torch.manual_seed(0)
-    net = mesu.Bayesian(Twice(nn.Linear(4, 4)), seed=0).double()
+    net = mesu.Bayesian(Twice(nn.Linear(4, 4)), seed=0, estimator="local").double()
     x = torch.randn(8, 4, dtype=torch.float64)
     weights = list(net.parameters())
 

@@ -70,7 +70,7 @@ def test_gaussian_refuses_targets_that_are_not_finite(bad):
 @pytest.mark.parametrize("noise_std", [0.0, -1.0, float("nan"), float("inf")])
 def test_noise_std_must_be_positive(noise_std):
     with pytest.raises(ValueError, match=f"noise_std .* got {noise_std!r}"):
-        mesu.Bayesian(nn.Linear(2, 1), likelihood="gaussian", noise_std=noise_std)
+        mesu.Bayesian(nn.Linear(2, 1), likelihood="gaussian", noise_std=noise_std, estimator="local")
 
 
 @pytest.mark.parametrize("y", [torch.tensor([1.0]), torch.tensor([True]), torch.tensor([1j])])
@@ -102,7 +102,7 @@ def test_names():
     with pytest.raises(
         ValueError, match=r"'categorical', 'gaussian', 'bernoulli', or an object with .*, got 'poisson'"
     ):
-        mesu.Bayesian(nn.Linear(2, 2), likelihood="poisson")
+        mesu.Bayesian(nn.Linear(2, 2), likelihood="poisson", estimator="local")
 
 
 @pytest.mark.parametrize("estimator", ["weights", "local"])
@@ -115,7 +115,7 @@ def test_network_cost_is_the_likelihood_of_its_own_draws(estimator):
 
 def test_network_cost_of_a_regression():
     x, y = torch.randn(5, 4), torch.randn(5, 1)
-    net = mesu.Bayesian(nn.Linear(4, 1), likelihood="gaussian", noise_std=0.2, seed=5)
+    net = mesu.Bayesian(nn.Linear(4, 1), likelihood="gaussian", noise_std=0.2, seed=5, estimator="local")
     state = net.noise.state
     cost = net.nll(x, y, samples=7)
     net.noise.state = state
@@ -123,7 +123,7 @@ def test_network_cost_of_a_regression():
 
 
 def test_wrong_gaussian_shape_leaves_the_noise_alone():
-    net = mesu.Bayesian(nn.Linear(4, 1), likelihood="gaussian", seed=5)
+    net = mesu.Bayesian(nn.Linear(4, 1), likelihood="gaussian", seed=5, estimator="local")
     state = net.noise.state
     with pytest.raises(ValueError, match="reshape the targets"):
         net.nll(torch.randn(5, 4), torch.randn(5))
@@ -177,7 +177,7 @@ def several_labels(rows=600):
 
 
 def test_several_labels_are_learned():
-    net = mesu.Bayesian(nn.Linear(3, 3), likelihood="bernoulli", seed=0)
+    net = mesu.Bayesian(nn.Linear(3, 3), likelihood="bernoulli", seed=0, estimator="local")
     learner = mesu.BayesianLearner(net, mesu.MESU(net, memory=10_000), samples=4, engine=False)
     x, y = several_labels()
     learner.learn(x.numpy(), y.numpy())
@@ -226,7 +226,7 @@ def test_the_built_in_ones_summarise():
 
 
 def test_a_likelihood_from_outside_costs_and_predicts():
-    net = mesu.Bayesian(nn.Linear(4, 1), likelihood=Laplace(), seed=5)
+    net = mesu.Bayesian(nn.Linear(4, 1), likelihood=Laplace(), seed=5, estimator="local")
     x, y = torch.randn(50, 4), torch.randn(50, 1)
     state = net.noise.state
     cost = net.nll(x, y, samples=7)
@@ -244,7 +244,7 @@ def test_a_likelihood_from_outside_costs_and_predicts():
 def test_a_likelihood_has_a_name(registry):
     registry("laplace")(Laplace)
     assert named("laplace", 0.3).noise_std == 0.3  # it has such a parameter
-    net = mesu.Bayesian(nn.Linear(4, 1), likelihood="laplace", noise_std=2.0, seed=5)
+    net = mesu.Bayesian(nn.Linear(4, 1), likelihood="laplace", noise_std=2.0, seed=5, estimator="local")
     assert (type(net.likelihood), net.likelihood.noise_std) == (Laplace, 2.0)
     with pytest.raises(ValueError, match="already likelihood 'laplace'"):
         registry("laplace")(Bernoulli)
@@ -266,14 +266,14 @@ def test_what_is_no_likelihood_is_refused():
         (Laplace, "must be an object, got the class Laplace: call it first"),
     ):
         with pytest.raises(TypeError, match=words):
-            mesu.Bayesian(nn.Linear(4, 1), likelihood=wrong)
+            mesu.Bayesian(nn.Linear(4, 1), likelihood=wrong, estimator="local")
 
 
 @pytest.mark.parametrize("result", [3.0, (torch.zeros(2), torch.zeros(2)), RegressionPrediction(1, 2, 3, 4)])
 def test_a_result_that_cannot_be_joined_is_refused(result):
     likelihood = Laplace()
     likelihood.summarise = lambda out: result
-    net = mesu.Bayesian(nn.Linear(4, 1), likelihood=likelihood, seed=5)
+    net = mesu.Bayesian(nn.Linear(4, 1), likelihood=likelihood, seed=5, estimator="local")
     with pytest.raises(
         TypeError, match=f"summarise gives a {type(result).__name__}: it must give a tensor, or a dataclass"
     ):

@@ -24,7 +24,8 @@ class BayesianLearner(ChunkLearner):
     Args:
         net: The posterior.
         optimizer: `MESU`, `FOOVB`, ... on that posterior.
-        samples: Monte Carlo samples of each training step.
+        samples: Monte Carlo samples of each training step; 10 by default. The estimator ``"linear"`` draws none in the engine,
+            and takes this many drawn labels for its curvature on the torch path, 1 by default.
         batch: Examples an update.
         engine: False for the torch path in any case; None for the engine where it can run, and a warning where it cannot.
 
@@ -40,10 +41,12 @@ class BayesianLearner(ChunkLearner):
         self,
         net: Bayesian,
         optimizer: PosteriorOptimizer,
-        samples: int = 10,
+        samples: int | None = None,
         batch: int = 1,
         engine: bool | None = None,
     ) -> None:
+        if samples is None:
+            samples = 1 if net.estimator == "linear" else 10
         self.samples, self.batch = samples, batch = whole("samples", samples), whole("batch", batch)
         check_moves(net, optimizer)
         self.net, self.optimizer = net, optimizer

@@ -12,6 +12,7 @@ from mesu.rules import Gaussian
 from mesu.rules.parts import rule_of, scaled_constants, setting_names
 
 SAFE_STEP = 1.0  # in sigmas: a noisy gradient can then at most double a sigma, which the next gradients undo
+NARROW_STEP = 0.3  # in drawn sigmas, where beliefs start wide: deep networks learn worse with 1 (docs/learning.md)
 PIECE = 65_536  # weights; half or twice as many take about the same time, a million at once three times as long
 
 
@@ -157,7 +158,8 @@ class MESU(PosteriorOptimizer):
         update: ``"exact"``, the closed form, which no gradient can break; ``"paper"``, eq. 9-10 as printed.
         max_step: Trust region: the furthest that a mean or sigma may move in one step, in sigmas. ``"auto"`` is 1 for the
             exact form, where few samples or sharp targets could otherwise throw weights about, and off for the paper's.
-            None is off. For a posterior that draws narrower than it believes, the mean's limit is in drawn sigmas.
+            None is off. For a posterior that draws narrower than it believes, the mean's limit is in drawn sigmas, and
+            ``"auto"`` is 0.3.
         foreach: False runs the rule one parameter at a time; otherwise a group goes through it as one vector.
         max_std: The widest that a sigma may become, whatever the prior's or the trust region; ``"start"`` is the widest that
             its parameter has now, which puts every parameter in a group of its own; None is off. Where sigma's gradient is
@@ -207,7 +209,8 @@ class MESU(PosteriorOptimizer):
             at_start = narrower and settings["update"] == "exact"
             param_group = {**param_group, "prior_std": "start" if at_start else 1.0}
         if settings["max_step"] == "auto":
-            param_group = {**param_group, "max_step": SAFE_STEP if settings["update"] == "exact" else None}
+            safe = NARROW_STEP if any(pair.narrowing != 1 for pair in param_group["params"]) else SAFE_STEP
+            param_group = {**param_group, "max_step": safe if settings["update"] == "exact" else None}
         if not (isinstance(settings["max_std"], str) and settings["max_std"] == "start"):
             super().add_param_group(param_group)
             return

@@ -26,6 +26,7 @@ def named_pairs(params: Any) -> list[Pair]:
     """What a user gave as parameters, as named pairs of matching tensors."""
     given = params.pairs() if isinstance(params, Bayesian) else [params] if isinstance(params, Pair) else params
     pairs = []
+    pair: Any
     for index, pair in enumerate(given):
         if isinstance(pair, Pair):
             pairs.append(pair)

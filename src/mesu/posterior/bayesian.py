@@ -26,16 +26,34 @@ from mesu.posterior.noise import Noise
 from mesu.rules.checks import positive
 
 ESTIMATORS = ("linear", "local", "weights")
+# The default's start: beliefs of 3 / sqrt(fan_in), drawn with a tenth of that variance. Wide, for sigma^2 is the first learning
+# rate, and evidence narrows it soon. Found by trial on perceptrons, convolutions, recurrent networks and a Transformer
+# (docs/learning.md), where each of the two may be three times larger or smaller without much harm.
+WIDE, NARROWING = 3.0, 10.0
 
 
-class Pair(NamedTuple):
-    """One parameter of the posterior: its name in the module, its means and its standard deviations."""
-
+class _Pair(NamedTuple):
     name: str
     mean: nn.Parameter
     std: nn.Parameter
-    start: float | None = None  # the standard deviation that all its weights began with; None if it is not known
-    narrowing: float = 1.0  # see `Bayesian`
+
+
+class Pair(_Pair):
+    """One parameter of the posterior: its name in the module, its means and its standard deviations.
+
+    Attributes:
+        start: The standard deviation that all its weights began with; None if it is not known.
+        narrowing: See `Bayesian`.
+    """
+
+    start: float | None
+    narrowing: float
+
+    def __new__(cls, name: str, mean: Any, std: Any, start: float | None = None, narrowing: float = 1.0) -> "Pair":
+        """A pair is a tuple of three, for those who unpack it."""
+        pair = super().__new__(cls, name, mean, std)
+        pair.start, pair.narrowing = start, narrowing
+        return pair
 
 
 class Bayesian(nn.Module):
@@ -49,12 +67,14 @@ class Bayesian(nn.Module):
         module: The network. Parameters that do not require a gradient stay deterministic.
         estimator: How `nll` finds the gradients. ``"linear"`` draws nothing: the gradient at the means, and for sigma the
             Gauss-Newton curvature there (see `mesu.posterior.linear`). ``"local"`` draws pre-activations of Linear and Conv
-            layers (cheap, less noise) and weights elsewhere; ``"weights"`` draws every weight, as the paper does.
+            layers (cheap, less noise) and weights elsewhere; ``"weights"`` draws every weight, as the paper does. None is
+            ``"linear"``, but ``"local"`` for one of the paper's starts, an `init_std`, or a likelihood that cannot `sample`.
         init: ``"keep"`` starts from the module's own weights, trained or not; ``"mnist"`` and ``"cifar"`` are the
             paper's two initialisations (see `mesu.posterior.initial`).
         init_std: One starting sigma for every weight, instead of the one that `init` names.
         init_scale: What the sigma that `init` names is multiplied by. Below 1, more of what is there is kept and less
-            learned from each example; for data seen many times see docs/start.md first.
+            learned from each example; for data seen many times see docs/start.md first. None is 3 for the default estimator,
+            else 1.
         input_scale: Size (root mean square) of the inputs, where it is far from 1: the first layer's sigma is divided by it.
         deterministic: Names of parameters or submodules to leave out (``"embedding"``, ``"*.bias"``).
         batchnorm: ``"refuse"`` or ``"freeze"``. Batch normalisation mixes examples and keeps running averages that no
@@ -64,6 +84,7 @@ class Bayesian(nn.Module):
         noise_std: Observation noise of the Gaussian likelihood.
         narrowing: How much narrower than believed weights are drawn where nothing has been learned: a variance this many
             times smaller. Draws become as wide as sigma as evidence comes in. 1 draws what is believed, as the paper does.
+            None is 10 for the default estimator, else 1.
         vectorize: Run the samples as one batch (True) or one after the other (False); None picks the faster.
         seed: Seed of the posterior's own noise; None takes one from torch's global generator.
 
@@ -79,16 +100,16 @@ class Bayesian(nn.Module):
         self,
         module: nn.Module,
         *,
-        estimator: str = "local",
+        estimator: str | None = None,
         init: str = "keep",
         init_std: float | None = None,
-        init_scale: float = 1.0,
+        init_scale: float | None = None,
         input_scale: float = 1.0,
         deterministic: Iterable[str] = (),
         batchnorm: str = "refuse",
         likelihood: str | Likelihood = "categorical",
         noise_std: float = 1.0,
-        narrowing: float = 1.0,
+        narrowing: float | None = None,
         vectorize: bool | None = None,
         seed: int | None = None,
     ) -> None:
@@ -97,8 +118,14 @@ class Bayesian(nn.Module):
             raise TypeError(f"module must be an nn.Module, got {type(module).__name__}")
         if isinstance(module, Bayesian):
             raise ValueError("the module is Bayesian already")
+        self.likelihood = named(likelihood, noise_std)
+        wide = init == "keep" and init_std is None and estimator in (None, "linear")
+        if estimator is None:
+            estimator = "linear" if wide and hasattr(self.likelihood, "sample") else "local"
         if estimator not in ESTIMATORS:
             raise ValueError(f"estimator must be 'linear', 'local' or 'weights', got {estimator!r}")
+        init_scale = (WIDE if wide else 1.0) if init_scale is None else init_scale
+        narrowing = (NARROWING if wide else 1.0) if narrowing is None else narrowing
         if positive("narrowing", narrowing) < 1:
             raise ValueError(f"narrowing must be 1 (draws as wide as sigma) or more, got {narrowing!r}")
         if batchnorm not in ("refuse", "freeze"):
@@ -111,7 +138,6 @@ class Bayesian(nn.Module):
         self.batchnorm = batchnorm
         self.narrowing = float(narrowing)
         self.vectorize = vectorize
-        self.likelihood = named(likelihood, noise_std)
         self.noise = Noise(seed)
         self.module = copy.deepcopy(module)
         self._turns = drawing.Turns()
@@ -243,7 +269,10 @@ class Bayesian(nn.Module):
             check_batch(x, y)
             self.likelihood.check(y)
         linear = self.estimator == "linear"
-        out = self._at_mean_explained(x, **kwargs) if linear else self(x, samples=samples or 10, **kwargs)
+        samples = (1 if linear else 10) if samples is None else samples
+        if not isinstance(samples, int) or samples < 1:
+            raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
+        out = self._at_mean_explained(x, **kwargs) if linear else self(x, samples=samples, **kwargs)
         try:
             if not isinstance(out, Tensor):
                 raise TypeError(
@@ -251,7 +280,7 @@ class Bayesian(nn.Module):
                     "gives its scores alone"
                 )
             if linear:
-                return cost_with_curvature(self.likelihood, out, y, list(self.pairs()), samples or 1, self.noise)
+                return cost_with_curvature(self.likelihood, out, y, list(self.pairs()), samples, self.noise)
             return self.likelihood.nll(out, y)
         except (ValueError, TypeError):
             self.noise.state = before

@@ -74,7 +74,8 @@ def _weights(module: nn.Module, names: list[str], eps: list[Tensor]) -> dict[str
     weights = {}
     for name, e in zip(names, eps, strict=True):
         owner, _, leaf = name.rpartition(".")
-        weights[name] = module.get_parameter(name) + drawn_std(module.get_submodule(owner), leaf) * e
+        std: Any = drawn_std(module.get_submodule(owner), leaf)
+        weights[name] = module.get_parameter(name) + std * e
     return weights
 
 

@@ -1,7 +1,6 @@
 """The estimator "linear": the gradient and the curvature at the means, without a draw of the weights.
 
-For sigma, Stein's lemma gives g_sigma = sigma E[H], with H the Hessian of the cost. Here H is its Gauss-Newton part at the
-means,
+For sigma, Stein's lemma gives g_sigma = sigma E[H], with H the Hessian of the cost. Here H is its Gauss-Newton part at the means,
 
     h_w = sum_b ( G_b^T Lambda_b G_b )_ww        G_b = d outputs / d weights,  Lambda_b the curvature of the likelihood
 
@@ -11,6 +10,11 @@ gradient of the cost has the covariance Lambda, and labels drawn for different e
     h_w = E[ ( d/dw sum_b C(outputs_b, y~_b) )^2 ]
 
 and the square of a single pass is an unbiased estimate. Neither the mean's gradient nor the prediction is noisy.
+
+A rule solves implicit equations: the gradient that it asks for is the one at the sigma after the step. Drawn gradients are only
+known at the old sigma. A curvature is the same at both, so here it can be given, and the step is Bayes' rule,
+
+    g_sigma = sigma' h        1/sigma'^2 = 1/sigma^2 + h
 """
 
 from collections.abc import Sequence
@@ -22,10 +26,15 @@ from torch import Tensor
 from mesu.posterior.noise import Noise
 
 
+def gradient_of_sigma(std: Tensor, curvature: Tensor) -> Tensor:
+    """The gradient at the sigma that the evidence leaves."""
+    return std * curvature / (1 + std.square() * curvature).sqrt()
+
+
 def cost_with_curvature(
     likelihood: Any, out: Tensor, y: Tensor, pairs: Sequence[Any], labels: int, noise: Noise
 ) -> Tensor:
-    """The cost of outputs ``[B, ...]`` at the means, whose backward pass also gives every sigma its gradient sigma h.
+    """The cost of outputs ``[B, ...]`` at the means; its backward pass gives every sigma its gradient, too.
 
     Args:
         likelihood: What the outputs mean; it needs a method `sample`.
@@ -44,14 +53,16 @@ def cost_with_curvature(
             "use estimator='local'"
         )
     means = [pair.mean for pair in pairs]
-    carried = cost.new_zeros(())
+    curvatures: dict[int, Tensor] = {}
     for _ in range(labels):
         drawn = likelihood.nll(out[None], likelihood.sample(out.detach(), noise))
         slopes = torch.autograd.grad(drawn, means, retain_graph=True, allow_unused=True)
-        for pair, slope in zip(pairs, slopes, strict=True):
+        for index, slope in enumerate(slopes):
             if slope is not None:
-                gradient = pair.std.detach() * slope.square() / labels
-                carried = carried + (pair.std * gradient).sum()
-    return cost + (
-        carried - carried.detach()
-    )  # adds nothing to the cost, and to the gradient of every sigma what it should be
+                square = slope.square() / labels
+                curvatures[index] = curvatures[index] + square if index in curvatures else square
+    carried = cost.new_zeros(())
+    for index, curvature in curvatures.items():
+        std = pairs[index].std
+        carried = carried + (std * gradient_of_sigma(std.detach(), curvature)).sum()
+    return cost + (carried - carried.detach())  # the cost is as it was; the gradients of the sigmas are added to it

@@ -63,8 +63,8 @@ def constants(
         ValueError: naming the setting, its value and what it should be.
     """
     memory = checks.memory_window(memory)
-    at_start = isinstance(prior_std, str) and prior_std == "start"
-    precision = 1.0 if at_start else checks.precision(prior_std)
+    at_start = prior_std == "start"
+    precision = 1.0 if at_start else checks.precision(prior_std)  # type: ignore[arg-type]
     lr_mean = checks.non_negative("lr_mean", lr_mean)
     lr_std = checks.non_negative("lr_std", lr_std)
     if max(lr_mean, lr_std) >= memory:

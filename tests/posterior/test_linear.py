@@ -1,0 +1,290 @@
+"""The estimator "linear": its gradients against autograd's exact Gauss-Newton diagonal, for every kind of layer."""
+
+import itertools
+from math import sqrt
+
+import pytest
+import torch
+from tests.posterior.networks import NETWORKS
+from torch import nn
+from torch.func import functional_call, jacrev
+
+import mesu
+from mesu.posterior import Bernoulli, Categorical, GaussianNoise, Noise
+from mesu.posterior.linear import cost_with_curvature
+
+CLASSES = {
+    "mlp": lambda: (nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)), torch.randn(2, 3)),
+    "conv": lambda: (
+        nn.Sequential(nn.Conv2d(1, 2, 2), nn.GroupNorm(1, 2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)),
+        torch.randn(2, 1, 3, 3),
+    ),
+    "recurrent": lambda: (Last(nn.LSTM(2, 3, batch_first=True)), torch.randn(2, 4, 2)),
+    "embedding": lambda: (
+        nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(6, 3)),
+        torch.randint(5, (2, 3)),
+    ),
+}
+
+
+class Queried(nn.Module):
+    """Attention of a sequence to itself."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x, x, x)[0]
+
+
+class Last(nn.Module):
+    """The last output of a recurrent layer."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x)[0][:, -1]
+
+
+def posterior(module, **settings):
+    return mesu.Bayesian(module.double(), estimator="linear", seed=0, **settings)
+
+
+def curvature(pair):
+    """The curvature h behind sigma's gradient, which is h sigma / sqrt(1 + sigma^2 h)."""
+    g, sigma = pair.std.grad, pair.std.detach()
+    return g * (g + (g.square() + 4 / sigma.square()).sqrt()) / 2
+
+
+def jacobian(net, x):
+    """Outputs differentiated by each covered mean: name -> [B, C, weights]."""
+    means = {pair.name: pair.mean.detach() for pair in net.pairs()}
+    slopes = jacrev(lambda weights: functional_call(net.module, weights, (x,)))(means)
+    return {name: slope.flatten(2) for name, slope in slopes.items()}
+
+
+def gauss_newton(net, x, curvature):
+    """The exact diagonal of sum_b G_b^T Lambda_b G_b, with Lambda [B, C, C]."""
+    return {
+        name: torch.einsum("bcw,bcd,bdw->w", slope, curvature, slope).view_as(net.module.get_parameter(name))
+        for name, slope in jacobian(net, x).items()
+    }
+
+
+class Fixed:
+    """The categorical likelihood with labels that are not drawn but given."""
+
+    def __init__(self, labels):
+        self.labels = labels
+
+    def nll(self, out, y):
+        return Categorical().nll(out, y)
+
+    def sample(self, out, noise):
+        return self.labels
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_over_all_labels_the_curvature_is_the_exact_gauss_newton_diagonal(name):
+    torch.manual_seed(0)
+    module, x = CLASSES[name]()
+    net = posterior(module)
+    x = x.double() if x.is_floating_point() else x
+    y = torch.tensor([2, 0])
+    p = net.at_mean(x).softmax(1).detach()
+    found = {pair.name: 0.0 for pair in net.pairs()}
+    for labels in itertools.product(range(3), repeat=2):  # every pair of labels, with its probability
+        share = float(p[0, labels[0]] * p[1, labels[1]])
+        net.zero_grad()
+        pairs = list(net.pairs())
+        cost_with_curvature(Fixed(torch.tensor(labels)), net.at_mean(x), y, pairs, 1, net.noise).backward()
+        for pair in pairs:
+            found[pair.name] = found[pair.name] + share * curvature(pair)
+    exact = gauss_newton(net, x, torch.diag_embed(p) - p[:, :, None] * p[:, None, :])
+    for pair in net.pairs():
+        assert torch.allclose(found[pair.name], exact[pair.name], atol=1e-9, rtol=1e-9), pair.name
+        plain = torch.autograd.grad(nn.functional.cross_entropy(net.at_mean(x), y, reduction="sum"), pair.mean)[0]
+        assert torch.allclose(pair.mean.grad, plain, atol=1e-12)
+
+
+@pytest.mark.parametrize("likelihood", [Categorical(), GaussianNoise(0.5), Bernoulli()])
+def test_drawn_labels_have_the_curvature_of_their_likelihood(likelihood):
+    # the covariance of the slope at the outputs, over many labels drawn for the same scores
+    out = torch.tensor([[0.3, -1.0, 1.2]], dtype=torch.float64).expand(200_000, 3).clone().requires_grad_()
+    drawn = likelihood.sample(out.detach(), Noise(0))
+    slopes = torch.autograd.grad(likelihood.nll(out[None], drawn), out)[0]
+    p = out.detach()[0].softmax(0) if isinstance(likelihood, Categorical) else out.detach()[0].sigmoid()
+    exact = {
+        Categorical: torch.diag(p) - p[:, None] * p,
+        GaussianNoise: 4 * torch.eye(3, dtype=torch.float64),
+        Bernoulli: torch.diag(p * (1 - p)),
+    }[type(likelihood)]
+    assert torch.allclose(slopes.mean(0), torch.zeros(3, dtype=torch.float64), atol=0.03)
+    assert torch.allclose(slopes.T @ slopes / len(slopes), exact, rtol=0.02, atol=0.03)
+
+
+def test_labels_are_drawn_on_the_axis_of_the_classes():
+    out = torch.full((4, 3, 2, 5), -50.0)
+    out[:, 1] = 50.0
+    assert torch.equal(Categorical().sample(out, Noise(0)), torch.ones(4, 2, 5, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_any_network_gets_curvatures_that_are_not_negative(name):
+    build, inputs = NETWORKS[name]
+    torch.manual_seed(0)
+    x, *more = inputs()
+    module = build()
+    if more:
+        module = Queried(module)
+    elif isinstance(module, nn.RNNBase):
+        module = Last(module)
+    net = mesu.Bayesian(module, estimator="linear", seed=0)
+    out = net.at_mean(x)
+    y = torch.zeros(out.shape[0], *out.shape[2:], dtype=torch.int64)
+    net.nll(x, y).backward()
+    touched = [pair for pair in net.pairs() if pair.mean.grad is not None]
+    assert touched
+    assert all(bool((pair.std.grad >= 0).all()) for pair in touched)
+    mesu.MESU(net, memory=100).step()
+    assert all(bool((pair.std > 0).all()) for pair in net.pairs())
+
+
+def test_the_cost_is_that_of_the_means_and_draws_leave_the_gradient_of_the_means_alone():
+    torch.manual_seed(0)
+    net = posterior(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)))
+    x, y = torch.randn(5, 3).double(), torch.tensor([0, 1, 2, 1, 0])
+    cost = net.nll(x, y)
+    assert float(cost.detach()) == float(nn.functional.cross_entropy(net.at_mean(x).detach(), y, reduction="sum"))
+    cost.backward()
+    first = [pair.mean.grad.clone() for pair in net.pairs()]
+    net.zero_grad()
+    net.nll(x, y, samples=7).backward()
+    assert all(torch.equal(a, pair.mean.grad) for a, pair in zip(first, net.pairs(), strict=True))
+
+
+def test_more_labels_give_a_steadier_curvature():
+    torch.manual_seed(0)
+    net = posterior(nn.Linear(3, 3))
+    x, y = torch.randn(4, 3).double(), torch.tensor([0, 1, 2, 1])
+
+    def spread(labels):
+        found = []
+        for _ in range(200):
+            net.zero_grad()
+            net.nll(x, y, samples=labels).backward()
+            found.append(next(net.pairs()).std.grad.clone())
+        return float(torch.stack(found).std(0).mean())
+
+    assert spread(16) == pytest.approx(spread(1) / 4, rel=0.15)
+
+
+def test_without_gradients_it_is_the_cost_alone():
+    net = posterior(nn.Linear(3, 3))
+    x, y = torch.randn(4, 3).double(), torch.tensor([0, 1, 2, 1])
+    before = net.noise.state
+    with torch.no_grad():
+        assert not net.nll(x, y).requires_grad
+    assert torch.equal(net.noise.state, before)
+
+
+def test_a_likelihood_that_cannot_sample_takes_draws_by_default_and_is_refused_by_name():
+    class Absolute:
+        def check(self, y):
+            pass
+
+        def nll(self, out, y):
+            return (out - y).abs().sum() / len(out)
+
+        def summarise(self, out):
+            return out.mean(0)
+
+    assert mesu.Bayesian(nn.Linear(2, 1), likelihood=Absolute()).estimator == "local"
+    net = mesu.Bayesian(nn.Linear(2, 1), likelihood=Absolute(), estimator="linear")
+    with pytest.raises(TypeError, match=r"Absolute has no sample\(out, noise\)"):
+        net.nll(torch.randn(3, 2), torch.randn(3, 1))
+
+
+# -- draws narrower than beliefs ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ["weights", "local"])
+def test_draws_are_as_narrow_as_asked_for(estimator):
+    net = mesu.Bayesian(nn.Linear(1, 1, bias=False), estimator=estimator, init_std=0.6, narrowing=9.0, seed=0)
+    (pair,) = net.pairs()
+    with torch.no_grad():
+        pair.mean.zero_()
+        drawn = net.sample(torch.ones(1, 1), samples=20_000)
+        assert float(drawn.std()) == pytest.approx(0.2, rel=0.02)
+        pair.std.fill_(0.01)  # where much is known, draws are as wide as the belief
+        assert float(net.sample(torch.ones(1, 1), samples=20_000).std()) == pytest.approx(0.01, rel=0.02)
+
+
+@pytest.mark.parametrize("estimator", ["weights", "local"])
+def test_the_gradient_of_the_belief_is_the_belief_times_the_curvature(estimator):
+    # the same draws from a belief that is not narrowed: g_s = s h, and here g_sigma = sigma h
+    narrowing, sigma = 5.0, 0.5
+    s = 1 / sqrt(1 / sigma**2 + (narrowing - 1) / sigma**2)
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)).double()
+    wide = mesu.Bayesian(module, estimator=estimator, init_std=sigma, narrowing=narrowing, seed=1)
+    narrow = mesu.Bayesian(module, estimator=estimator, init_std=s, seed=1)
+    x, y = torch.randn(5, 3).double(), torch.tensor([0, 1, 2, 1, 0])
+    for net in (wide, narrow):
+        net.nll(x, y, samples=3).backward()
+    for a, b in zip(wide.pairs(), narrow.pairs(), strict=True):
+        assert torch.allclose(a.mean.grad, b.mean.grad, atol=1e-12)
+        assert torch.allclose(a.std.grad / a.std, b.std.grad / b.std, atol=1e-10)
+
+
+def test_narrowing_below_one_is_refused():
+    with pytest.raises(ValueError, match="narrowing must be 1"):
+        mesu.Bayesian(nn.Linear(2, 2), narrowing=0.5)
+
+
+def test_a_prior_at_the_start_needs_to_know_it():
+    net = mesu.Bayesian(nn.Linear(2, 2), seed=0)
+    plain = [(pair.mean, pair.std) for pair in net.pairs()]
+    with pytest.raises(ValueError, match="need to know where each sigma started"):
+        mesu.MESU(plain, memory=100, prior_std="start")
+    assert mesu.MESU(plain, memory=100).param_groups[0]["prior_std"] == 1.0
+    assert mesu.MESU(net, memory=100).param_groups[0]["prior_std"] == "start"
+
+
+def test_an_unused_weight_relaxes_to_its_start():
+    net = mesu.Bayesian(nn.Sequential(nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 2)), seed=0)
+    opt = mesu.MESU(net, memory=5.0)
+    with torch.no_grad():
+        for pair in net.pairs():
+            pair.std.mul_(0.2)
+    for _ in range(60):
+        for pair in net.pairs():
+            pair.mean.grad, pair.std.grad = torch.zeros_like(pair.mean), torch.zeros_like(pair.std)
+        opt.step()
+    for pair in net.pairs():
+        assert torch.allclose(pair.std, torch.full_like(pair.std, pair.start), rtol=1e-3)
+        assert float(pair.mean.detach().abs().max()) < 1e-4
+
+
+def test_on_a_linear_model_one_step_is_bayes_rule():
+    noise, x, y, sigma, mean = 0.5, 1.7, 2.0, 0.8, 0.3
+
+    class Known(GaussianNoise):
+        """Its drawn residuals have exactly the size of the noise, so that one label gives the exact curvature."""
+
+        def sample(self, out, drawn_with):
+            return out + self.noise_std
+
+    module = nn.Linear(1, 1, bias=False).double()
+    net = mesu.Bayesian(module, estimator="linear", likelihood=Known(noise), init_std=sigma)
+    (pair,) = net.pairs()
+    with torch.no_grad():
+        pair.mean.fill_(mean)
+    net.nll(torch.tensor([[x]], dtype=torch.float64), torch.tensor([[y]], dtype=torch.float64)).backward()
+    mesu.MESU(net, memory=float("inf"), max_step=None).step()
+    precision = 1 / sigma**2 + x**2 / noise**2
+    assert float(pair.std.detach()) == pytest.approx(precision**-0.5, rel=1e-12)
+    assert float(pair.mean.detach()) == pytest.approx((mean / sigma**2 + x * y / noise**2) / precision, rel=1e-12)
