@@ -1,6 +1,7 @@
 """The estimator "linear": the gradient and the curvature at the means, without a draw of the weights.
 
-For sigma, Stein's lemma gives g_sigma = sigma E[H], with H the Hessian of the cost. Here H is its Gauss-Newton part at the means,
+For sigma, Stein's lemma gives g_sigma = sigma E[H], with H the Hessian of the cost. Here H is its Gauss-Newton part, at the
+means,
 
     h_w = sum_b ( G_b^T Lambda_b G_b )_ww        G_b = d outputs / d weights,  Lambda_b the curvature of the likelihood
 
