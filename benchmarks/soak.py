@@ -97,30 +97,31 @@ class Numbers:
 def soak(model: Any, world: Any, setup: Setup, name: str = "", quiet: bool = True) -> Record:
     """Let a model live through a run; what was measured on the way."""
     record, began = Record(), time.monotonic()
-    folder = tempfile.TemporaryDirectory()
-    path = Path(folder.name) / "model.safetensors"
-    for row in range(0, setup.updates, CHUNK):
-        since = row % setup.every
-        share = since / setup.every
-        if row and since == 0:
-            score, covered = judged(model, *world.rows(ASKED, 1.0, row))
-            record.before.append(score)
-            record.covered.append(covered)
-            model.save(path)
-            record.size.append(path.stat().st_size)
-            model = mesu.load(path)
-            record.rss.append(resident())
-            weights = model._online.snapshot.weights
-            record.whole &= bool(np.isfinite(weights.mean).all() and np.isfinite(weights.std).all())
-            record.whole &= bool((weights.std > 0).all())
-            world.change()
-            record.after.append(judged(model, *world.rows(ASKED, 0.0, row))[0])
-            if not quiet:
-                progress(name, row, setup.updates, began)
-        elif row > setup.every and since == setup.recovery:
-            record.recovered.append(judged(model, *world.rows(ASKED, share, row))[0])
-        model.partial_fit(*world.rows(CHUNK, share, row))
-    folder.cleanup()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        for row in range(0, setup.updates, CHUNK):
+            since = row % setup.every
+            share = since / setup.every
+            if row and since == 0:
+                score, covered = judged(model, *world.rows(ASKED, 1.0, row))
+                record.before.append(score)
+                record.covered.append(covered)
+                model.save(path)
+                record.size.append(path.stat().st_size)
+                model = mesu.load(path)
+                record.rss.append(resident())
+                weights = model._online.snapshot.weights
+                record.whole &= bool(np.isfinite(weights.mean).all() and np.isfinite(weights.std).all())
+                record.whole &= bool((weights.std > 0).all())
+                if not record.whole:
+                    break  # a broken model refuses to learn on
+                world.change()
+                record.after.append(judged(model, *world.rows(ASKED, 0.0, row))[0])
+                if not quiet:
+                    progress(name, row, setup.updates, began)
+            elif row > setup.every and since == setup.recovery:
+                record.recovered.append(judged(model, *world.rows(ASKED, share, row))[0])
+            model.partial_fit(*world.rows(CHUNK, share, row))
     return record
 
 
@@ -134,12 +135,15 @@ def judged(model: Any, X: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 
 def checks(record: Record, least: float, honest: bool) -> Iterator[tuple[str, bool]]:
     """Each check in words, with whether it holds; `least` is the score that a model must come back to."""
+    if not record.whole:  # it ended there
+        yield "weights finite, sigmas positive", False
+        return
     part = max(4, len(record.recovered) // 10)  # one world may be harder than another
     before, after, recovered = (np.array(a) for a in (record.before, record.after, record.recovered))
     warm = max(1, len(record.rss) // 10)
     growth, size = record.rss[-1] - record.rss[warm - 1], record.size[-1] - record.size[0]
     early, late = recovered[:part].mean(), recovered[-part:].mean()
-    yield "weights finite, sigmas positive", record.whole
+    yield "weights finite, sigmas positive", True
     yield f"memory grew by {growth:.1f} MiB since the warm-up", growth < RSS_GROWTH
     yield f"the file grew by {size} bytes", abs(size) < FILE_GROWTH
     yield f"before a change {before.mean():.3f}, at worst {before.min():.3f}", before.mean() > least

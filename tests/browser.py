@@ -6,6 +6,7 @@ import select
 import shutil
 import subprocess
 import sys
+from functools import partial
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -17,6 +18,18 @@ os.dup2(asks, 3)
 os.dup2(answers, 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
+
+
+LEFT = "Inspected target navigated or closed"  # Chromium's message
+
+
+class PageLeft(Exception):
+    """The page was left while an expression in it was being evaluated."""
+
+
+def is_loaded(loader, event):
+    told = event.get("params", {})
+    return event.get("method") == "Page.lifecycleEvent" and (told["loaderId"], told["name"]) == (loader, "load")
 
 
 class Browser:
@@ -36,6 +49,7 @@ class Browser:
         target = self("Target.createTarget", url="about:blank")["targetId"]
         self.session = {"sessionId": self("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
         self("Page.enable")
+        self("Page.setLifecycleEventsEnabled", enabled=True)
         self("Network.enable")
 
     def __call__(self, method, **parameters):
@@ -44,6 +58,8 @@ class Browser:
         os.write(self.write, json.dumps(message).encode() + b"\0")
         while (answer := self.next()).get("id") != self.count:
             self.events.append(answer)
+        if LEFT in answer.get("error", {}).get("message", ""):
+            raise PageLeft
         assert "result" in answer, answer
         return answer["result"]
 
@@ -62,8 +78,8 @@ class Browser:
         self("Emulation.setDeviceMetricsOverride", **metrics)
         self("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": colours}])
         self.events.clear()
-        self("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
-        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+        loader = self("Page.navigate", url=page if isinstance(page, str) else page.as_uri())["loaderId"]
+        while not any(map(partial(is_loaded, loader), self.events)):  # the page before may still be loading
             self.events.append(self.next())
         return self.asked()
 
@@ -77,6 +93,26 @@ class Browser:
         result = self("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in result, result
         return result["result"]["value"]
+
+    def until(self, expression):
+        """Evaluate, in the browser, until the answer is true; a page that is loaded meanwhile is asked in its turn."""
+        polling = f"""
+            new Promise((resolve, reject) => {{
+                const give_up = Date.now() + 60000;
+                const look = () => {{
+                    const found = {expression};
+                    if (found) resolve(found);
+                    else if (Date.now() > give_up) reject(new Error('not within a minute'));
+                    else setTimeout(look, 50);
+                }};
+                look();
+            }})
+        """
+        while True:
+            try:
+                return self.evaluate(polling)
+            except PageLeft:
+                continue
 
     def close(self):
         os.close(self.write)

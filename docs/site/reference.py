@@ -56,9 +56,14 @@ GROUPS = {
             *("mesu.engine.learn_together", "mesu.engine.why_not", "mesu.engine.compiled"),
         ),
     ),
-    "testing": Group("Testing", "Contract checks for rules, learners and streams of your own.", ("mesu.testing",)),
+    "testing": Group(
+        "Testing",
+        "Contract checks for rules, learners and streams of your own.",
+        ("mesu.testing", "mesu.learners.contract.check_learner", "mesu.lab.stream_contract.check_stream"),
+    ),
 }
 WITH_SUBMODULES = ("mesu.rules",)
+BELOW_THE_GUIDES = "---\nsearch:\n  boost: 0.5\n---\n"  # in the results of a search
 
 
 def groups() -> dict[str, Group]:
@@ -79,7 +84,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Write the pages."""
     lines = ["# Reference\n", "Every public name, with its docstring.\n", "| page | what | names |", "|---|---|---|"]
     for page, group in groups().items():
-        parts = [f"# {group.title}\n", f"{group.about}\n"]
+        parts = [BELOW_THE_GUIDES, f"# {group.title}\n", f"{group.about}\n"]
         for name in group.names:
             parts.append(f"::: {name}")
             if name in WITH_SUBMODULES:

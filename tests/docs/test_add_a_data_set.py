@@ -136,4 +136,4 @@ def test_an_entry_point_needs_no_import(prepared, capsys, monkeypatch):
     monkeypatch.syspath_prepend(prepared)
     monkeypatch.setenv("MESU_DATA", "my_data")
     code, out = mesu(capsys, "data", "verify", "flowers")
-    assert (code, out.replace(os.sep, "/")) == (0, "flowers  my_data/flowers.npz  right\n")
+    assert (code, out.replace(os.sep, "/")) == (0, "flowers  my_data/flowers.npz  correct\n")

@@ -237,6 +237,9 @@ class Poisson:
     def nll(self, out, y):
         return (out.exp() - y * out).sum() / out.shape[0]
 
+    def summarise(self, out):
+        return out.exp().mean(0)
+
 
 class Tempered(GaussianNoise):
     def nll(self, out, y):

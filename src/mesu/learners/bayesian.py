@@ -64,6 +64,10 @@ class BayesianLearner(ChunkLearner):
         """Equation 11 by Monte Carlo."""
         return self.net.nll(x, y, samples=self.samples, **inputs)
 
+    def check_targets(self, y: torch.Tensor) -> None:
+        """As the posterior's likelihood does."""
+        self.net.likelihood.check(y)
+
     def boundary(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
         """Nothing: forgetting needs no boundary."""
 

@@ -18,10 +18,13 @@ class ChunkLearner:
     optimizer: Any
     batch: int
     engine: Any  # the compiled loop; None on the torch path
-    likelihood: Any  # what the outputs mean
 
     def cost(self, x: Tensor, y: Tensor, **inputs: Any) -> Tensor:
         """What an update goes down on, summed over the batch."""
+        raise NotImplementedError
+
+    def check_targets(self, y: Tensor) -> None:
+        """`ValueError` if the likelihood has no use for one of these targets."""
         raise NotImplementedError
 
     def learn(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
@@ -33,7 +36,8 @@ class ChunkLearner:
         if self.engine is not None:
             self.engine.learn(x, y, **inputs)
             return
-        examples, labels = checked(x, y, self.likelihood)
+        examples, labels = checked(x, y)
+        self.check_targets(labels)
         before = tensors_of(self.net, self.optimizer) if len(examples) > self.batch else None
         try:
             for some, theirs in zip(examples.split(self.batch), labels.split(self.batch), strict=True):
@@ -56,12 +60,11 @@ class ChunkLearner:
         restore(self.net, self.optimizer, tensors)
 
 
-def checked(x: np.ndarray, y: np.ndarray, likelihood: Any) -> tuple[Tensor, Tensor]:
-    """A chunk as tensors for the torch path, or a `ValueError` that names what is wrong, before anything is learned."""
+def checked(x: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
+    """A chunk as tensors for the torch path, or a `ValueError` that names what is wrong, before anything is learned; targets are the likelihood's."""
     examples, labels = torch.from_numpy(x), torch.from_numpy(y)
     if len(examples) == 0 or len(examples) != len(labels):
         raise ValueError(f"got {len(examples)} inputs and {len(labels)} targets: there must be as many, and some")
     if examples.is_floating_point() and not torch.isfinite(examples).all():
         raise ValueError(f"inputs must be finite, got {describe_bad(examples)}: drop or fill those rows first")
-    likelihood.check(labels)
     return examples, labels

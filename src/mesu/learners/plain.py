@@ -51,8 +51,12 @@ class WeightLearner(ChunkLearner):
 
     def cost(self, x: Tensor, y: Tensor, **inputs: Any) -> Tensor:
         """The likelihood's cost, summed over the batch."""
-        self.likelihood.check(y)
+        self.check_targets(y)
         return self.likelihood.nll(self.net(x, **inputs)[None], y)
+
+    def check_targets(self, y: Tensor) -> None:
+        """As the likelihood does."""
+        self.likelihood.check(y)
 
     def boundary(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
         """A task ended: consolidate, if the rule does."""

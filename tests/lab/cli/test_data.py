@@ -66,7 +66,7 @@ def test_get_list_and_verify_say_what_there_is(shelf, capsys, cache, monkeypatch
     assert path in command(capsys, "list")[1]
 
     code, out, _ = command(capsys, "verify")
-    assert (code, out.splitlines()) == (0, [f"tiny-set  {path}  right", "shipped  a library  right"])
+    assert (code, out.splitlines()) == (0, [f"tiny-set  {path}  correct", "shipped  a library  correct"])
 
 
 def test_commands_print_one_json_object(shelf, capsys, cache, data_folder):
@@ -97,7 +97,7 @@ def test_verify_names_the_wrong_array_in_every_place(shelf, capsys, cache, data_
     assert code == 2
     assert out.splitlines() == [
         f"tiny-set  {data_folder / 'tiny_set.npz'}  wrong: array y_test has other bytes than it should (by SHA-256)",
-        f"tiny-set  {cache / 'tiny_set.npz'}  right",
+        f"tiny-set  {cache / 'tiny_set.npz'}  correct",
     ]
     code, out, _ = command(capsys, "verify", "--json")
     assert code == 2

@@ -54,7 +54,7 @@ def test_interrupted_command_says_so_by_its_exit_code(images, cache, capsys, mon
     monkeypatch.setattr(photographs, "read_photograph", interrupted)
     code, out, err = command(capsys, "animals", "--images", images)
     assert (code, out) == (130, "")
-    assert err == "features of 102 photographs by Colours\n"
+    assert err == "features of 102 photographs by Colours\nstopped\n"
     assert list(cache.iterdir()) == []
 
 

@@ -158,7 +158,7 @@ def test_listed_and_helped(module, capfd, monkeypatch):
 
 def test_a_module_that_is_not_there_is_refused(module, refused):
     assert "the module 'nowhere_to_be' cannot be imported" in refused("list", "--import", "nowhere_to_be")
-    assert "--import takes the name of a module" in refused("list", "--import")
+    assert "--import needs the name of a module" in refused("list", "--import")
     assert "invalid choice" in (said := refused("run", "my-experiment")) or "my-experiment" in said
 
 

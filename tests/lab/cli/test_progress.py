@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.lab.report.fabricated import SMALL, finished
 
-from mesu.engine.run import COMPILING
+from mesu.engine.loops import COMPILING
 from mesu.lab.cli import main as cli
 from mesu.lab.runs.run import Run
 

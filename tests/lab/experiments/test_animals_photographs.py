@@ -132,7 +132,7 @@ def test_the_page_carries_the_photographs_and_says_in_words_what_they_show(shown
     for alt, svg in with_photographs.items():
         assert "; whales that it doubts least: taken for " in alt
         assert set(re.findall(r'href="(?!#)([^,"]+)', svg)) == {"data:image/png;base64"}
-    assert "without the photographs together as" in text
+    assert "all but the photographs in one picture" in text
     assert len(overview(panels(shown.table(), shown.pictures())).axes) == len(figures) - 3
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mesu.lab.data.catalogue import published
+from mesu.lab.data.catalogue import data_sets
 from mesu.lab.data.finding import where
 from mesu.lab.entry import Entry
 from mesu.lab.experiments.vanishing.experiment import Vanishing
@@ -10,7 +10,7 @@ from mesu.lab.experiments.vanishing.experiment import Vanishing
 
 def needs(*names):
     """Skip where a data set would have to be fetched."""
-    missing = [name for name in names if where(published(name)) is None]
+    missing = [name for name in names if where(data_sets[name]) is None]
     return pytest.mark.skipif(bool(missing), reason=f"not on this machine: {', '.join(missing)} (mesu data get)")
 
 

@@ -7,6 +7,7 @@ from tests.lab.report.fabricated import SMALL, Page, edit_settings, fabricated_r
 
 from mesu.lab.experiments import PermutedMNIST
 from mesu.lab.report import write_joined
+from mesu.lab.runs.run import Run
 
 
 def test_runs_of_one_experiment_are_joined(tmp_path):
@@ -31,6 +32,7 @@ def test_seeds_of_one_learner_are_put_together(tmp_path):
     page = Page(write_joined([one, two], tmp_path / "both"))
     assert "0 to 3" in page.text
     edit_settings(two, settings=two.saved["settings"] | {"sgd_lr": 0.5})
+    two = Run.open(two.folder)  # which reads them
     with pytest.raises(ValueError, match=r"both have sgd, under different settings: sgd_lr 0.0008 and 0.5"):
         write_joined([one, two], tmp_path / "again")
     assert not (tmp_path / "again").exists()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from mesu.disk import digest_of
 from mesu.lab.runs import checkpoints
 from mesu.lab.runs.checkpoints import Checkpoint, Damaged
 from mesu.lab.runs.run import Run
@@ -104,7 +105,7 @@ def rewritten(path, change):
     del description["check"]
     description = change(description)
     if isinstance(description, dict):
-        description["check"] = checkpoints._digest(description)
+        description["check"] = digest_of(json.dumps(description))
     path.write_text(json.dumps(description))
 
 

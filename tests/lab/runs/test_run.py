@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 import torch
 
+from mesu.disk import digest_of
 from mesu.lab.entry import Entry
 from mesu.lab.experiments import Dynamics, PermutedDigits
 from mesu.lab.runs import checkpoints, settings
@@ -111,7 +112,7 @@ def rewritten(path, change):
     del description["check"]
     description = change(description)
     if isinstance(description, dict):
-        description["check"] = checkpoints._digest(description)
+        description["check"] = digest_of(json.dumps(description))
     path.write_text(json.dumps(description))
 
 

@@ -41,11 +41,12 @@ import torch._dynamo  # which the first optimiser of each process would import
 from mesu.lab.cli import main as cli
 from mesu.lab.runs.locks import end_with
 from mesu.lab.data import digits
+from mesu.lab.entry import Entry
 from mesu.lab.experiments import experiments, PermutedDigits
 end_with(os.getppid())  # if the tests are killed, nothing of theirs goes on
 torch.set_num_threads(1)
 for learner in ("mesu", "ewc-online"):  # loads the compiled loops
-    list(PermutedDigits(hidden=8, test_samples=2).trial(learner, 0).stage(0))
+    list(PermutedDigits(hidden=8, test_samples=2).trial(Entry(learner), 0).stage(0))
 cli.write = lambda run, summary: run.folder / "report.html"  # reports have tests of their own
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if the tests run in the background
 print("ready", flush=True)
