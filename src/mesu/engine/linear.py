@@ -15,7 +15,6 @@ The first layer is moved as in `mesu.engine.local`: each row is multiplied with 
 from typing import Any, NamedTuple
 
 import numba
-import numpy as np
 from numba.extending import overload
 
 from mesu.engine.compiled import FLAGS, on_disk
@@ -143,19 +142,21 @@ def _probabilities(d, at, outputs, target, p):
 
 
 @numba.njit(**INLINE)
-def slope(a, tanh):
-    """The slope of the activation whose value is `a`."""
-    one, zero = a.dtype.type(1), a.dtype.type(0)
-    return one - a * a if tanh else (one if a > zero else zero)
+def slope(h, at, tanh):
+    """The slope of the activation that has the value ``h[at]``."""
+    one, zero = h.dtype.type(1), h.dtype.type(0)
+    if tanh:
+        return one - h[at] * h[at]
+    return one if h[at] > zero else zero
 
 
 @numba.njit(**FLAGS)
 def send_down(weight, at, n, k, outputs, jacobian, rows, h, here, tanh, into):
-    """d outputs / d activations one layer down: `into` = G diag(slope) W, with slopes from the activations at `here`."""
+    """Write d outputs / d activations one layer down: `into` = G diag(slope) W, with slopes from the activations at `here`."""
     n, k, at, rows, here = U(n), U(k), U(at), U(rows), U(here)
     clear(into, U(outputs) * n)
     for unit in range(k):
-        steep = slope(h[here + unit], tanh)
+        steep = slope(h, here + unit, tanh)
         if steep == h.dtype.type(0):
             continue
         row = at + unit * n
@@ -167,7 +168,7 @@ def send_down(weight, at, n, k, outputs, jacobian, rows, h, here, tanh, into):
 
 @numba.njit(**FLAGS)
 def slopes_and_curvatures(mean, net, work, layer, example, target, jacobian, rows):
-    """d and q of a hidden layer and one example, from d outputs / d its activations."""
+    """Write d and q of a hidden layer and one example, from d outputs / d its activations."""
     outputs, n = U(net.sizes[-1]), U(net.sizes[layer + 1])
     here = U(net.batch * net.units[layer]) + U(example) * n
     top = U(net.batch * net.units[len(net.sizes) - 2]) + U(example) * outputs
@@ -179,14 +180,14 @@ def slopes_and_curvatures(mean, net, work, layer, example, target, jacobian, row
             work.d[here + j] += r * jacobian[row + j]
     curvature(jacobian, rows, n, work.q, here, net, target, work)
     for j in range(n):
-        steep = slope(work.h[here + j], net.tanh)
+        steep = slope(work.h, here + j, net.tanh)
         work.d[here + j] *= steep
         work.q[here + j] *= steep * steep
 
 
 @numba.njit(**FLAGS)
 def linearise(mean, net, work, y, start):
-    """d and q of every layer and example, at the weights as they are."""
+    """Write d and q of every layer and example, at the weights as they are."""
     last = len(net.sizes) - 2
     outputs, top = net.sizes[-1], net.batch * net.units[last]
     loss_gradient(work.h, work.d, top, net, y, start)

@@ -96,7 +96,7 @@ class PosteriorEngine:
 
         Nothing of the network changes. The result is a function of weights, rows and seed: threads do not show in it.
         """
-        net, shape = self.net, self.shape
+        shape = self.shape
         if not isinstance(samples, int) or samples < 1:
             raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
         mean, std = share_flat([pair.mean for pair in self._pairs()]), self._drawn()
