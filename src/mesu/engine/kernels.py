@@ -86,6 +86,19 @@ def _keeps_positive(reach, c):
     return in_precision(promise, precision_of(reach))
 
 
+def constants_of(c, precision):
+    """The constants of weights that started with this precision (see `mesu.rules.parts`); compiled code only."""
+    raise NotImplementedError
+
+
+@overload(constants_of, jit_options=FLAGS)
+def _constants_of(c, precision):
+    scaled = getattr(rule_of(c.instance_class), "scaled", None)
+    if scaled is None:
+        return lambda c, precision: c
+    return in_precision(scaled, precision_of(precision))
+
+
 @numba.njit(**INLINE)
 def accumulate(total, n, scales, scale, stride, count, rows, row):
     """total[:n] += sum_r scales[scale + r stride] * rows[row + r n:][:n], four rows at a time: fewer reads and writes."""

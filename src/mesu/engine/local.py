@@ -24,6 +24,7 @@ from mesu.engine.kernels import (
     add_biases,
     apply_rule,
     clear,
+    constants_of,
     keeps_positive,
     loss_gradient,
     move_row,
@@ -80,15 +81,17 @@ def forward(mean, std, net, work, layer):
 
 
 @numba.njit(**FLAGS)
-def backward(mean, std, net, work, layer, c):
+def backward(mean, std, net, starts, work, layer, c):
     """Send the slope of the loss down through one layer, then move that layer's weights."""
     n, k = net.sizes[layer], net.sizes[layer + 1]
     rows = net.samples * net.batch
     here, below, at = rows * net.units[layer], rows * net.units[layer - 1], net.weights[layer]
     scale_by(work.q, work.d, here, rows * k)
-    negative = hidden_layers.back(mean, std, at, n, k, rows, work.h, work.d, work.q, below, here, c, net.tanh, work)
+    each = 2 if net.has_bias else 1  # parameters of a layer
+    own = constants_of(c, starts[layer * each])
+    negative = hidden_layers.back(mean, std, at, n, k, rows, work.h, work.d, work.q, below, here, own, net.tanh, work)
     if net.has_bias:
-        negative += move_biases(mean, std, net, work, layer, rows, c)
+        negative += move_biases(mean, std, net, work, layer, rows, constants_of(c, starts[layer * each + 1]))
     return negative
 
 
@@ -118,6 +121,8 @@ def move_biases(mean, std, net, work, layer, rows, c):
 def move_and_multiply(mean, std, x, x2, d, q, c, following, following2, m, v, units):
     """Move the first layer by the gradient of one example, an outer product, and multiply it with the one that follows.
 
+    Without a `v`, for an estimator that draws nothing, no variances of the products are computed.
+
     Returns:
         Zero, unless a sigma went negative: then how far, summed up.
     """
@@ -126,8 +131,10 @@ def move_and_multiply(mean, std, x, x2, d, q, c, following, following2, m, v, un
     for unit in range(U(units)):
         at = unit * n
         slope, curvature = d[unit], q[unit]
-        # sigma g_sigma of each weight lies between 0 and the sum over the row, curvature s^2
-        risky = not keeps_positive(curvature * v[unit] * v[unit], c)
+        risky = False
+        if v is not None:
+            # sigma g_sigma of each weight lies between 0 and the sum over the row, curvature s^2
+            risky = not keeps_positive(curvature * v[unit] * v[unit], c)
         total, spread = zero, zero
         for j in range(n):
             old = Gaussian(mean[at + j], std[at + j])
@@ -135,16 +142,20 @@ def move_and_multiply(mean, std, x, x2, d, q, c, following, following2, m, v, un
             mean[at + j] = new.mean
             std[at + j] = new.std
             total += following[j] * new.mean
-            spread += following2[j] * (new.std * new.std)
+            if v is None:
+                negative += -new.std if new.std < zero else zero
+            else:
+                spread += following2[j] * (new.std * new.std)
         m[unit] = total
-        v[unit] = spread
+        if v is not None:
+            v[unit] = spread
         if risky:
             negative += row_negative(std, at, n)
     return negative
 
 
 @numba.njit(**FLAGS)
-def first_layer_of_many(mean, std, net, work, x, start, upcoming, moving, c):
+def first_layer_of_many(mean, std, net, work, v, x, start, upcoming, moving, c):
     """The same for several examples an update: gradients, then moves, then the next examples' products, row by row.
 
     It serves single examples, too, under a rule that has no constants that move nothing (`idle`).
@@ -160,15 +171,18 @@ def first_layer_of_many(mean, std, net, work, x, start, upcoming, moving, c):
             accumulate(work.g_mean, inputs, work.d, unit, first, batch, flat, start * inputs)
             accumulate(work.g_std, inputs, work.q, unit, first, batch, work.x2, 0)
             negative += move_row(mean, std, at, inputs, work.g_mean, work.g_std, c, False)
-        squares(std, at, inputs, work.var)
+        if v is not None:
+            squares(std, at, inputs, work.var)
         for b in range(batch):
             total, spread = mean.dtype.type(0), mean.dtype.type(0)
             row, row2, weight = U((upcoming + b) * inputs), U(b * inputs), U(at)
             for j in range(U(inputs)):
                 total += flat[row + j] * mean[weight + j]
-                spread += work.upcoming2[row2 + j] * work.var[j]
+                if v is not None:
+                    spread += work.upcoming2[row2 + j] * work.var[j]
             work.m[b * first + unit] = total
-            work.v[b * first + unit] = spread
+            if v is not None:
+                v[b * first + unit] = spread
     return negative
 
 
@@ -176,13 +190,14 @@ def build(label: str) -> Any:
     """The loop of a rule; the label is the name of its compiled form on disk."""
 
     @on_disk(label)
-    def learn(mean, std, net, x, y, given_noise, seed, first_step, c, idle, work):
+    def learn(mean, std, net, starts, x, y, given_noise, seed, first_step, c, idle, work):
         """Learn ``x`` and ``y``, `net.batch` examples an update. Returns zero if every sigma stayed positive.
 
         Args:
             mean: Means of all layers, one after the other, weights then bias.
             std: Standard deviations, laid out the same.
             net: `Network`.
+            starts: The precision 1/sigma_0^2 with which each parameter started, in the order in which they are laid out.
             x: Inputs, one a row.
             y: Class numbers, or targets one a row.
             given_noise: Noise for each update, or an array without rows to draw it.
@@ -197,6 +212,7 @@ def build(label: str) -> Any:
         inputs, first = net.sizes[0], net.sizes[1]
         updates = len(x) // batch
         negative = mean.dtype.type(0)
+        own = constants_of(c, starts[0])
         # update -1 moves nothing and multiplies the first example. It runs the same machine code as every other update, so
         # that the weights do not depend on where a chunk begins
         for update in range(-1, updates):
@@ -211,7 +227,7 @@ def build(label: str) -> Any:
                     forward(mean, std, net, work, layer)
                 loss_gradient(work.h, work.d, rows * net.units[layers - 1], net, y, start)
                 for layer in range(layers - 1, 0, -1):
-                    negative += backward(mean, std, net, work, layer, c)
+                    negative += backward(mean, std, net, starts, work, layer, c)
                 scale_by(work.q, work.d, 0, rows * first)
                 # every sample met the same examples: add the samples up
                 span = U(batch * first)
@@ -220,14 +236,14 @@ def build(label: str) -> Any:
                         work.d[j] += work.d[s * span + j]
                         work.q[j] += work.q[s * span + j]
                 if net.has_bias:
-                    negative += move_biases(mean, std, net, work, 0, batch, c)
+                    negative += move_biases(mean, std, net, work, 0, batch, constants_of(c, starts[1]))
                 for j in range(U(batch * inputs)):
                     work.x2[j] = work.upcoming2[j]
             squares(x.reshape(-1), upcoming * inputs, batch * inputs, work.upcoming2)
             if idle is None:
-                negative += first_layer_of_many(mean, std, net, work, x, start, upcoming, update >= 0, c)
+                negative += first_layer_of_many(mean, std, net, work, work.v, x, start, upcoming, update >= 0, own)
             elif batch == 1:
-                now = c if update >= 0 else idle
+                now = own if update >= 0 else constants_of(idle, starts[0])
                 negative += move_and_multiply(
                     mean,
                     std,
@@ -243,7 +259,7 @@ def build(label: str) -> Any:
                     first,
                 )
             else:
-                negative += first_layer_of_many(mean, std, net, work, x, start, upcoming, update >= 0, c)
+                negative += first_layer_of_many(mean, std, net, work, work.v, x, start, upcoming, update >= 0, own)
         return negative
 
     return learn

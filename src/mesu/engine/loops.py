@@ -11,13 +11,14 @@ from typing import Any
 
 from numba.core import event
 
-from mesu.engine import deterministic, local, predict_rows, weight_draws
+from mesu.engine import deterministic, linear, local, predict_rows, weight_draws
 from mesu.engine.compiled import fingerprint
 from mesu.rules import gaussian
 from mesu.rules.parts import rule_of
 
 COMPILING = "MESU_COMPILING"  # environment variable: a file to make instead of printing that something is compiled
 BUILDERS: dict[str, Callable[[str], Any]] = {
+    "linear": linear.build,
     "local": local.build,
     "weights": weight_draws.build,
     "plain": deterministic.build,
@@ -26,9 +27,10 @@ BUILDERS: dict[str, Callable[[str], Any]] = {
 
 @cache
 def learning_loop(kind: str, constants: type) -> Any:
-    """The loop that learns under the rule of these constants: of a posterior ("local", "weights") or of a "plain" network."""
+    """The loop that learns under the rule of these constants: of a posterior (by its estimator) or of a "plain" network."""
     rule = rule_of(constants)
-    compiled = [rule.step, getattr(rule, "keeps_positive", None), constants, getattr(rule, "State", None)]
+    parts = (getattr(rule, name, None) for name in ("keeps_positive", "scaled", "State"))
+    compiled = [rule.step, constants, *parts]
     return _announced(BUILDERS[kind](_label(rule.__name__, fingerprint(compiled))))
 
 

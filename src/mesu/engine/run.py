@@ -12,13 +12,14 @@ from numba.core.errors import NumbaError
 from torch import nn
 
 from mesu import optim
-from mesu.engine import predict_rows
+from mesu.engine import linear, predict_rows
 from mesu.engine.compiled import typed
 from mesu.engine.layout import Perceptron, read_perceptron, share_flat
 from mesu.engine.loops import fisher_loop, learning_loop, predicting_loop
 from mesu.engine.supports import checked, checked_inputs, why_not
 from mesu.optim import StepRefused
-from mesu.posterior.bayesian import Bayesian
+from mesu.posterior.bayesian import Bayesian, Pair
+from mesu.posterior.draws import drawn_std
 from mesu.posterior.likelihood import Categorical, GaussianNoise
 from mesu.rules.parts import idle_constants
 
@@ -31,7 +32,7 @@ class PosteriorEngine:
     Args:
         net: The posterior; its parameters are shared, not copied.
         optimizer: Its optimiser, for the rule and the settings.
-        samples: Monte Carlo samples of each update.
+        samples: Monte Carlo samples of each update; ignored by the estimator "linear", which draws nothing.
         batch: Examples an update.
     """
 
@@ -42,7 +43,7 @@ class PosteriorEngine:
         shape = read_perceptron(net.module)
         assert isinstance(shape, Perceptron)
         self.net, self.optimizer, self.shape = net, optimizer, shape
-        self.samples, self.batch = samples, batch
+        self.samples, self.batch = 1 if net.estimator == "linear" else samples, batch
         self._work: dict[Any, Any] = {}
 
     def learn(self, x: np.ndarray, y: np.ndarray, noise: np.ndarray | None = None) -> None:
@@ -58,10 +59,10 @@ class PosteriorEngine:
             StepRefused: if a sigma stopped being positive on the way; nothing has changed then either.
         """
         net, shape = self.net, self.shape
-        named = {pair.name: pair for pair in net.pairs()}
-        mean = share_flat([named[name].mean for name in shape.parameters])
-        std = share_flat([named[name].std for name in shape.parameters])
+        pairs = self._pairs()
+        mean, std = share_flat([pair.mean for pair in pairs]), share_flat([pair.std for pair in pairs])
         dtype = mean.dtype.type
+        starts = np.array([(pair.start or 1.0) ** -2 for pair in pairs], dtype)
         x, y = checked(x, y, shape, net.likelihood, dtype, self.batch)
         normals = self.normals(mean.size)
         given = np.zeros((0, 0), dtype) if noise is None else np.ascontiguousarray(noise, dtype)
@@ -69,12 +70,9 @@ class PosteriorEngine:
             raise ValueError(f"noise must have shape {(len(x) // self.batch, normals)}, got {given.shape}")
         likelihood: Any = net.likelihood
         precision = likelihood.noise_std**-2 if isinstance(likelihood, GaussianNoise) else 0.0
-        key = self.batch, self.samples, normals, dtype
-        if key not in self._work:
-            self._work = {key: shape.work(*key)}
+        work = self._scratch(normals, dtype)
         layout = shape.network(self.batch, self.samples, precision)
         constants, idle = compiled_constants(self.optimizer, dtype)
-        work = self._work[key]
         # the first update, which moves nothing, multiplies these by 0: 0 * NaN is NaN
         for buffer in (work.q, work.d, work.x2):
             buffer[:] = 0
@@ -82,7 +80,7 @@ class PosteriorEngine:
         counter = net.noise
         learn = learning_loop(net.estimator, type(constants))
         with explained(constants):
-            negative = learn(mean, std, layout, x, y, given, counter.seed, counter.step, constants, idle, work)
+            negative = learn(mean, std, layout, starts, x, y, given, counter.seed, counter.step, constants, idle, work)
         if negative != 0 or not (np.isfinite(mean.sum()) and std.min() > 0 and std.max() < np.inf):
             mean[:], std[:] = before
             raise StepRefused(
@@ -90,7 +88,7 @@ class PosteriorEngine:
                 f"chunk was refused and nothing changed: scale the inputs down (the largest is {np.abs(x).max():.3g}), or "
                 f"{self.optimizer.remedy}"
             )
-        if noise is None:
+        if noise is None and normals:
             counter.step += len(x) // self.batch
 
     def draw(self, x: np.ndarray, samples: int, seed: int = 0) -> np.ndarray:
@@ -98,12 +96,10 @@ class PosteriorEngine:
 
         Nothing of the network changes. The result is a function of weights, rows and seed: threads do not show in it.
         """
-        net, shape = self.net, self.shape
+        shape = self.shape
         if not isinstance(samples, int) or samples < 1:
             raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
-        named = {pair.name: pair for pair in net.pairs()}
-        mean = share_flat([named[name].mean for name in shape.parameters])
-        std = share_flat([named[name].std for name in shape.parameters])
+        mean, std = share_flat([pair.mean for pair in self._pairs()]), self._drawn()
         x = checked_inputs(x, shape, mean.dtype.type)
         if len(x) == 0:
             raise ValueError(f"there is nothing to predict: got an input of shape {x.shape}")
@@ -125,9 +121,36 @@ class PosteriorEngine:
 
     def normals(self, weights: int) -> int:
         """Normals drawn for one update of that many weights."""
+        if self.net.estimator == "linear":
+            return 0
         if self.net.estimator == "weights":
             return self.samples * weights
         return self.samples * self.batch * sum(self.shape.sizes[1:])
+
+    def _pairs(self) -> list[Pair]:
+        """The network's pairs in the order in which the engine lays them out."""
+        named = {pair.name: pair for pair in self.net.pairs()}
+        return [named[name] for name in self.shape.parameters]
+
+    def _drawn(self) -> np.ndarray:
+        """The standard deviations that weights are drawn with, one after the other."""
+        std = share_flat([pair.std for pair in self._pairs()])
+        if self.net.narrowing == 1:
+            return std
+        with torch.no_grad():
+            places = [name.rpartition(".") for name in self.shape.parameters]
+            drawn = [drawn_std(self.net.module.get_submodule(owner), leaf) for owner, _, leaf in places]
+            return torch.cat([s.reshape(-1) for s in drawn if s is not None]).numpy()
+
+    def _scratch(self, normals: int, dtype: type) -> Any:
+        """Scratch space of the loop, kept from chunk to chunk."""
+        key = self.net.estimator, self.batch, self.samples, normals, dtype
+        if key not in self._work:
+            if self.net.estimator == "linear":
+                self._work = {key: linear.scratch(self.shape.sizes, self.batch, dtype)}
+            else:
+                self._work = {key: self.shape.work(self.batch, self.samples, normals, dtype)}
+        return self._work[key]
 
 
 class WeightEngine:

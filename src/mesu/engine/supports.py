@@ -18,7 +18,7 @@ from mesu.engine.layout import Perceptron, read_perceptron
 from mesu.optim import PosteriorOptimizer, WeightOptimizer
 from mesu.posterior.bayesian import Bayesian
 from mesu.posterior.likelihood import Categorical, GaussianNoise
-from mesu.rules.parts import rule_of
+from mesu.rules.parts import rule_of, scaled_constants
 
 # What the engine does in the place of these classes: a subclass may have anything else of its own, but not these.
 NETWORK = ("__call__", "forward", "nll", "sample", "pairs")
@@ -79,7 +79,19 @@ def _why_not_posterior(net: Bayesian, optimizer: Any, shape: Perceptron) -> str 
     own = replaced(net, Bayesian, NETWORK)
     if own:
         return f"{type(net).__name__} has a {own} of its own, which only torch runs"
-    return _why_not_rule(optimizer, PosteriorOptimizer, POSTERIOR_OPTIMIZER)
+    if net.narrowing != 1 and net.estimator != "linear":
+        return f"its draws are narrower than its sigmas (narrowing={net.narrowing:g}), which only estimator='linear' compiles"
+    return _why_not_rule(optimizer, PosteriorOptimizer, POSTERIOR_OPTIMIZER) or _why_not_starts(net, optimizer)
+
+
+def _why_not_starts(net: Bayesian, optimizer: Any) -> str | None:
+    """Constants in units of where each sigma started need a start."""
+    constants = optimizer.constants(optimizer.param_groups[0])
+    in_units = scaled_constants(constants, 1.0) != scaled_constants(constants, 2.0)
+    unknown = [pair.name for pair in net.pairs() if pair.start is None]
+    if in_units and unknown:
+        return f"its rule has settings in units of where each sigma started, which is not known of {', '.join(unknown)}"
+    return None
 
 
 def _why_not_weights(optimizer: Any) -> str | None:
@@ -103,7 +115,9 @@ def _why_not_rule(optimizer: Any, base: type, methods: tuple[str, ...]) -> str |
     constants = optimizer.constants(optimizer.param_groups[0])
     try:
         rule = rule_of(type(constants))
-        in_precision(rule.step, np.float32)
+        for part in (rule.step, getattr(rule, "scaled", None)):
+            if part is not None:
+                in_precision(part, np.float32)
     except NotCompilable as error:
         return str(error)
     except ValueError as error:

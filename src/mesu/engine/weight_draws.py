@@ -12,7 +12,7 @@ from typing import Any
 import numba
 
 from mesu.engine.compiled import FLAGS, on_disk
-from mesu.engine.kernels import back_through, loss_gradient, move_row, nonlinear
+from mesu.engine.kernels import back_through, constants_of, loss_gradient, move_row, nonlinear
 from mesu.engine.noise import fill_normals, take_normals
 
 
@@ -52,12 +52,14 @@ def forward(mean, std, net, work, x, start, layer):
 
 
 @numba.njit(**FLAGS)
-def backward(mean, std, net, work, x, start, layer, c):
+def backward(mean, std, net, starts, work, x, start, layer, c):
     """Send the slope of the loss down through one layer, then move that layer's weights."""
     n, k = net.sizes[layer], net.sizes[layer + 1]
     rows, size = net.samples * net.batch, mean.size
     here = rows * net.units[layer]
     zero = mean.dtype.type(0)
+    each = 2 if net.has_bias else 1  # parameters of a layer
+    own, of_biases = constants_of(c, starts[layer * each]), constants_of(c, starts[layer * each + each - 1])
     down = work.down[: rows * n]
     below = rows * net.units[layer - 1] if layer > 0 else 0
     if layer > 0:
@@ -91,11 +93,11 @@ def backward(mean, std, net, work, x, start, layer, c):
             for j in range(n):
                 g_mean[j] += through[j]
                 g_std[j] += through[j] * noise[j]
-        negative += move_row(mean, std, at, n, g_mean, g_std, c, True)
+        negative += move_row(mean, std, at, n, g_mean, g_std, own, True)
         if net.has_bias:
             bias = net.biases[layer] + unit
             g_mean[0], g_std[0] = g_bias, g_bias_std
-            negative += move_row(mean, std, bias, 1, g_mean, g_std, c, True)
+            negative += move_row(mean, std, bias, 1, g_mean, g_std, of_biases, True)
     if layer > 0:
         span = rows * n
         back_through(work.h, work.d, below, span, down, work.zeros, 0, net.tanh)
@@ -106,7 +108,7 @@ def build(label: str) -> Any:
     """The loop of a rule; the label is the name of its compiled form on disk."""
 
     @on_disk(label)
-    def learn(mean, std, net, x, y, given_noise, seed, first_step, c, idle, work):
+    def learn(mean, std, net, starts, x, y, given_noise, seed, first_step, c, idle, work):
         """As `mesu.engine.local`, with ``samples * weights`` normals an update."""
         layers = len(net.sizes) - 1
         negative = mean.dtype.type(0)
@@ -120,7 +122,7 @@ def build(label: str) -> Any:
                 forward(mean, std, net, work, x, start, layer)
             loss_gradient(work.h, work.d, net.samples * net.batch * net.units[layers - 1], net, y, start)
             for layer in range(layers - 1, -1, -1):
-                negative += backward(mean, std, net, work, x, start, layer, c)
+                negative += backward(mean, std, net, starts, work, x, start, layer, c)
         return negative
 
     return learn

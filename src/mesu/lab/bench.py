@@ -29,7 +29,7 @@ from mesu.rules import Gaussian
 SIZES = (784, 50, 10)  # the paper's Permuted MNIST network, no biases
 SAMPLES = 10
 ROUNDS = 7
-ESTIMATORS = ("local", "weights")  # those of the engine
+ESTIMATORS = ("linear", "local", "weights")  # those of the engine
 POSTERIORS: dict[str, Callable[[Any], Any]] = {
     "mesu-paper": lambda net: optim.MESU(net, memory=300_000, update="paper"),
     "mesu-exact": lambda net: optim.MESU(net, memory=300_000),
@@ -214,6 +214,7 @@ def _contenders(scale: float) -> dict[str, Callable[[], int]]:
 
     contenders = {"floor": _floor_pass(int(20_000 * scale))}
     for rule in POSTERIORS:
+        contenders[f"{rule} linear"] = _engine(rule, "linear", int(20_000 * scale))
         contenders[f"{rule} local"] = _engine(rule, "local", int(10_000 * scale))
         contenders[f"{rule} weights"] = _engine(rule, "weights", int(1_000 * scale))
         contenders[f"{rule} torch"] = _torch(rule, "weights", few(100))

@@ -33,6 +33,13 @@ def believed(s, narrow):
     return s / root(1.0 - narrow * (s * s))
 
 
+def narrower(narrow, precision):
+    """What is given in units of a start's precision, times that precision; None stays None."""
+    if narrow is None:
+        return None
+    return narrow * precision
+
+
 def reach(std, max_step, narrow):
     """The trust region of the mean, in believed sigmas: `max_step` times the sigma that is drawn."""
     if max_step is None or narrow is None:

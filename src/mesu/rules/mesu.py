@@ -22,7 +22,7 @@ from math import inf
 from typing import NamedTuple
 
 from mesu.rules import checks
-from mesu.rules.bounds import near, no_wider, reach, within
+from mesu.rules.bounds import narrower, near, no_wider, reach, within
 from mesu.rules.gaussian import Gaussian
 from mesu.rules.primitives import between, root
 
@@ -98,7 +98,7 @@ def scaled(c, precision):
         c.pull + c.pull_start * precision,
         c.max_step,
         c.max_std,
-        None if c.narrow is None else c.narrow * precision,
+        narrower(c.narrow, precision),
         0.0,
     )
 
