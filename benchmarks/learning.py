@@ -3,11 +3,10 @@
     python -m benchmarks.learning            about 20 minutes on two cores; goes on where it was stopped
     python -m benchmarks.learning --quick    the two smallest networks, one seed
 
-Every learner sees the same images in the same order: 12,000 of MNIST or Fashion-MNIST, three epochs. Adam has its default rate of
-0.001 and the mean of the cost; MESU its defaults, with `memory=10_000`. `mesu-local` is the default of earlier versions,
+Every learner sees the same images in the same order: 12,000 of MNIST or Fashion-MNIST, three epochs. Adam has its default rate
+of 0.001 and the mean of the cost; MESU its defaults, with `memory=10_000`. `mesu-local` is the default of earlier versions,
 `estimator="local"`, with one sample. Accuracy and log loss are of predictions averaged over 30 draws, on 4,000 test images;
-AUROC tells 2,000 images of the other set by total uncertainty. CPU time is of training alone, relative to Adam's in the same
-process.
+AUROC tells 2,000 images of the other set by total uncertainty. CPU time is of training alone.
 """
 
 import argparse

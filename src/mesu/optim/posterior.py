@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 
 from mesu import rules
@@ -109,31 +110,29 @@ class PosteriorOptimizer(Optimizer):
 
     def _moved(self, q: Gaussian, g: Gaussian, group: dict, pairs: list[Pair]) -> Gaussian:
         """The rule's proposal. On a CPU it is computed piece by piece, so that intermediate results stay in the cache."""
-        if _in_units_of_starts(self.constants(group)):
-            return self._moved_in_units(q, g, group, pairs)
+        starts = _precisions(pairs, q.mean) if _in_units_of_starts(self.constants(group)) else None
         if q.mean.device.type != "cpu" or q.mean.numel() <= PIECE or torch.compiler.is_compiling():
-            return self.rule(q, g, group)
+            return self._proposal(q, g, group, starts)
         new = Gaussian(torch.empty_like(q.mean), torch.empty_like(q.std))
-        for mean, std, *arguments in zip(*(vector.split(PIECE) for vector in (*new, *q, *g)), strict=True):
-            moved = self.rule(Gaussian(*arguments[:2]), Gaussian(*arguments[2:]), group)
+        vectors = (*new, *q, *g, q.mean if starts is None else starts)
+        for mean, std, *arguments, start in zip(*(vector.split(PIECE) for vector in vectors), strict=True):
+            piece = Gaussian(*arguments[:2]), Gaussian(*arguments[2:])
+            moved = self._proposal(*piece, group, None if starts is None else start)
             mean.copy_(moved.mean)
             std.copy_(moved.std)
         return new
 
-    def _moved_in_units(self, q: Gaussian, g: Gaussian, group: dict, pairs: list[Pair]) -> Gaussian:
-        """The same, parameter by parameter: each has constants of its own."""
-        c = self.constants(group)
-        step = rule_of(type(c)).step
-        new = Gaussian(torch.empty_like(q.mean), torch.empty_like(q.std))
-        at = 0
-        for pair in pairs:
-            own, end = scaled_constants(c, (pair.start or 1.0) ** -2), at + pair.mean.numel()
-            for low in range(at, end, PIECE):
-                piece = slice(low, min(low + PIECE, end))
-                moved = step(Gaussian(q.mean[piece], q.std[piece]), Gaussian(g.mean[piece], g.std[piece]), own)
-                new.mean[piece], new.std[piece] = moved.mean, moved.std
-            at = end
-        return new
+    def _proposal(self, q: Gaussian, g: Gaussian, group: dict, starts: Tensor | None) -> Gaussian:
+        """The rule on some weights; `starts` are the precisions that they began with, if its constants depend on them."""
+        if starts is None:
+            return self.rule(q, g, group)
+        c = scaled_constants(self.constants(group), starts)
+        return rule_of(type(c)).step(q, g, c)
+
+
+def _precisions(pairs: list[Pair], like: Tensor) -> Tensor:
+    """The precision that each weight of these pairs began with."""
+    return torch.cat([like.new_full((pair.mean.numel(),), (pair.start or 1.0) ** -2) for pair in pairs])
 
 
 def _in_units_of_starts(c: Any) -> bool:
