@@ -15,7 +15,7 @@ import torch
 from mesu.disk import digest_of
 from mesu.lab.entry import Entry
 from mesu.lab.experiments import Dynamics, PermutedDigits
-from mesu.lab.runs import checkpoints, settings
+from mesu.lab.runs import settings
 from mesu.lab.runs.run import Run
 from mesu.lab.table import as_table
 
