@@ -11,6 +11,7 @@ from torch.func import functional_call, jacrev
 
 import mesu
 from mesu.posterior import Bernoulli, Categorical, GaussianNoise, Noise
+from mesu.posterior.layers import recording
 from mesu.posterior.linear import cost_with_curvature
 
 CLASSES = {
@@ -288,3 +289,41 @@ def test_on_a_linear_model_one_step_is_bayes_rule():
     precision = 1 / sigma**2 + x**2 / noise**2
     assert float(pair.std.detach()) == pytest.approx(precision**-0.5, rel=1e-12)
     assert float(pair.mean.detach()) == pytest.approx((mean / sigma**2 + x * y / noise**2) / precision, rel=1e-12)
+
+
+def test_linear_layers_keep_the_examples_apart():
+    torch.manual_seed(0)
+    net = posterior(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)))
+    x, labels = torch.randn(5, 3).double(), torch.tensor([0, 1, 2, 1, 0])
+    with recording() as calls:
+        out = net.at_mean(x)
+    pairs = list(net.pairs())
+    cost_with_curvature(Fixed(labels), out, labels, pairs, 1, net.noise, calls).backward()
+    for pair in pairs:
+        squares = [
+            torch.autograd.grad(Categorical().nll(net.at_mean(row[None])[None], label[None]), pair.mean)[0].square()
+            for row, label in zip(x, labels, strict=True)
+        ]
+        assert torch.allclose(curvature(pair), sum(squares), rtol=1e-9), pair.name
+
+
+def test_a_layer_that_is_called_twice_is_not_taken_for_one_call():
+    torch.manual_seed(0)
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.layer(self.layer(x).tanh())
+
+    net = posterior(Twice())
+    x, labels = torch.randn(1, 3).double(), torch.tensor([2])
+    with recording() as calls:
+        out = net.at_mean(x)
+    pairs = list(net.pairs())
+    cost_with_curvature(Fixed(labels), out, labels, pairs, 1, net.noise, calls).backward()
+    for pair in pairs:
+        slope = torch.autograd.grad(Categorical().nll(net.at_mean(x)[None], labels), pair.mean)[0]
+        assert torch.allclose(curvature(pair), slope.square(), rtol=1e-9)

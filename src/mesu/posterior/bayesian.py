@@ -19,15 +19,15 @@ from torch.utils import _pytree as pytree
 from mesu.posterior import drawing, draws, initial
 from mesu.posterior.coverage import as_patterns, choose, freeze_batchnorm, inside, owners, use_local_layers
 from mesu.posterior.inputs import check_batch, explain_failure, first_layer
-from mesu.posterior.layers import Local, drawing_with
+from mesu.posterior.layers import Local, drawing_with, recording
 from mesu.posterior.likelihood import Likelihood, named
 from mesu.posterior.linear import cost_with_curvature
 from mesu.posterior.noise import Noise
 from mesu.rules.checks import positive
 
 ESTIMATORS = ("linear", "local", "weights")
-# The default's start: beliefs of 3 / sqrt(fan_in), drawn with a thirtieth of that variance. Wide, for sigma^2 is the first learning
-# rate, and evidence narrows it soon. Found by trial on perceptrons, convolutions, recurrent networks and a Transformer
+# The default's start: beliefs of 3 / sqrt(fan_in), drawn with a thirtieth of that variance. Wide, for sigma^2 is the first
+# learning rate, and evidence narrows it soon. Found by trial on perceptrons, convolutions, recurrent networks and a Transformer
 # (docs/learning.md), where each of the two may be three times larger or smaller without much harm.
 WIDE, NARROWING = 3.0, 30.0
 
@@ -272,7 +272,8 @@ class Bayesian(nn.Module):
         samples = (1 if linear else 10) if samples is None else samples
         if not isinstance(samples, int) or samples < 1:
             raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
-        out = self._at_mean_explained(x, **kwargs) if linear else self(x, samples=samples, **kwargs)
+        with recording() as calls:  # of the layers whose curvature is exact
+            out = self._at_mean_explained(x, **kwargs) if linear else self(x, samples=samples, **kwargs)
         try:
             if not isinstance(out, Tensor):
                 raise TypeError(
@@ -280,7 +281,7 @@ class Bayesian(nn.Module):
                     "gives its scores alone"
                 )
             if linear:
-                return cost_with_curvature(self.likelihood, out, y, list(self.pairs()), samples, self.noise)
+                return cost_with_curvature(self.likelihood, out, y, list(self.pairs()), samples, self.noise, calls)
             return self.likelihood.nll(out, y)
         except (ValueError, TypeError):
             self.noise.state = before

@@ -36,6 +36,8 @@ Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 # uses the same network has its own.
 _noise: ContextVar[Mapping["Local", Noise | None]] = ContextVar("mesu_layer_noise", default=MappingProxyType({}))
 
+_calls: ContextVar[dict["Local", list[tuple[Tensor, Tensor]]] | None] = ContextVar("mesu_layer_calls", default=None)
+
 
 @contextmanager
 def drawing_with(layers: Iterable["Local"], noise: Noise | None) -> Iterator[None]:
@@ -45,6 +47,17 @@ def drawing_with(layers: Iterable["Local"], noise: Noise | None) -> Iterator[Non
         yield
     finally:
         _noise.reset(token)
+
+
+@contextmanager
+def recording() -> Iterator[dict["Local", list[tuple[Tensor, Tensor]]]]:
+    """Collect, by layer, the input and output of every call that is made inside without noise."""
+    calls: dict[Local, list[tuple[Tensor, Tensor]]] = {}
+    token = _calls.set(calls)
+    try:
+        yield calls
+    finally:
+        _calls.reset(token)
 
 
 class Local:
@@ -64,7 +77,11 @@ class Local:
         layer: Any = self
         noise = self.noise
         if noise is None:
-            return self.linear(x, layer.weight, layer.bias)
+            out = self.linear(x, layer.weight, layer.bias)
+            calls = _calls.get()
+            if calls is not None:
+                calls.setdefault(self, []).append((x.detach(), out))
+            return out
         inputs = (x, layer.weight, drawn_std(layer, "weight"), layer.bias, drawn_std(layer, "bias"))
         if _may_be_lean(x) and x.numel() >= max(LEAN, layer.weight.numel()):
             return LeanDraw.apply(self.linear, noise, *inputs)
