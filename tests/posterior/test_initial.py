@@ -83,7 +83,7 @@ def test_keep_keeps_the_weights(estimator, scale):
     for pair in mesu.Bayesian(layer, estimator=estimator, seed=0).pairs():
         assert torch.allclose(pair.std, torch.full(pair.mean.shape, scale / 5))
         assert pair.start == pytest.approx(scale / 5)
-        assert pair.narrowing == (30.0 if scale == 3 else 1.0)
+        assert pair.narrowing == (3.0 if scale == 3 else 1.0)
         assert torch.equal(pair.mean, before if pair.name == "weight" else layer.bias)
 
 

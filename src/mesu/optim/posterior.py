@@ -14,6 +14,7 @@ from mesu.rules.parts import rule_of, scaled_constants, setting_names
 
 SAFE_STEP = 1.0  # in sigmas: a noisy gradient can then at most double a sigma, which the next gradients undo
 NARROW_STEP = 0.3  # in drawn sigmas, where beliefs start wide: deep networks learn worse with 1 (docs/learning.md)
+CAUTION = 10.0  # there, a step near the start is bounded as if draws had a variance ten times smaller still
 PIECE = 65_536  # weights; half or twice as many take about the same time, a million at once three times as long
 
 
@@ -65,6 +66,7 @@ class PosteriorOptimizer(Optimizer):
                 "these pairs are of posteriors with different narrowing: put them into groups of their own"
             )
         narrowing, starts = widths.pop() if widths else 1.0, [pair.start for pair in pairs]
+        narrowing *= CAUTION if narrowing != 1 else 1.0
         param_group = {"narrowing": narrowing, **param_group, "starts": starts}
         settings = {**self.defaults, **param_group}
         if _in_units_of_starts(self.constants(settings)) and None in starts:
@@ -157,8 +159,8 @@ class MESU(PosteriorOptimizer):
         update: ``"exact"``, the closed form, which no gradient can break; ``"paper"``, eq. 9-10 as printed.
         max_step: Trust region: the furthest that a mean or sigma may move in one step, in sigmas. ``"auto"`` is 1 for the
             exact form, where few samples or sharp targets could otherwise throw weights about, and off for the paper's.
-            None is off. For a posterior that draws narrower than it believes, the mean's limit is in drawn sigmas, and
-            ``"auto"`` is 0.3.
+            None is off. For a posterior that draws narrower than it believes, the mean's limit is in drawn sigmas, near
+            the start a third of that, and ``"auto"`` is 0.3.
         foreach: False runs the rule one parameter at a time; otherwise a group goes through it as one vector.
         max_std: The widest that a sigma may become, whatever the prior's or the trust region; ``"start"`` is the widest that
             its parameter has now, which puts every parameter in a group of its own; None is off. Where sigma's gradient is

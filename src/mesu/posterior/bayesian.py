@@ -26,10 +26,10 @@ from mesu.posterior.noise import Noise
 from mesu.rules.checks import positive
 
 ESTIMATORS = ("linear", "local", "weights")
-# The default's start: beliefs of 3 / sqrt(fan_in), drawn with a thirtieth of that variance. Wide, for sigma^2 is the first
+# The default's start: beliefs of 3 / sqrt(fan_in), drawn with a third of that variance. Wide, for sigma^2 is the first
 # learning rate, and evidence narrows it soon. Found by trial on perceptrons, convolutions, recurrent networks and a Transformer
 # (docs/learning.md), where each of the two may be three times larger or smaller without much harm.
-WIDE, NARROWING = 3.0, 30.0
+WIDE, NARROWING = 3.0, 3.0
 
 
 class _Pair(NamedTuple):
@@ -84,7 +84,7 @@ class Bayesian(nn.Module):
         noise_std: Observation noise of the Gaussian likelihood.
         narrowing: How much narrower than believed weights are drawn where nothing has been learned: a variance this many
             times smaller. Draws become as wide as sigma as evidence comes in. 1 draws what is believed, as the paper does.
-            None is 30 for the default estimator, else 1.
+            None is 3 for the default estimator, else 1.
         vectorize: Run the samples as one batch (True) or one after the other (False); None picks the faster.
         seed: Seed of the posterior's own noise; None takes one from torch's global generator.
 

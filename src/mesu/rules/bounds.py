@@ -41,7 +41,7 @@ def narrower(narrow, precision):
 
 
 def reach(std, max_step, narrow):
-    """The trust region of the mean, in believed sigmas: `max_step` times the sigma that is drawn."""
+    """The trust region of the mean, in believed sigmas: `max_step` times a sigma that is narrowed as those of draws are."""
     if max_step is None or narrow is None:
         return max_step
     return max_step / root(1.0 + narrow * (std * std))

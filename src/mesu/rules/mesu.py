@@ -40,7 +40,7 @@ class Constants(NamedTuple):
     pull: float  # 1/(N sigma_prior^2), the precision gained back from the prior by one update
     max_step: float | None  # trust region in units of sigma; None is off
     max_std: float | None  # sigma is never wider; None is off
-    narrow: float | None = None  # precision by which draws are narrower than sigma; None: they are as wide
+    narrow: float | None = None  # precision that narrows the trust region of the mean (`bounds.reach`); None: in sigmas
     pull_start: float = 0.0  # as pull, for a prior as wide as each weight's start: in units of that start's precision
 
 
