@@ -34,7 +34,7 @@ def learners():
     yield "paper, clipped at 0.02", BayesianLearner(net, paper, 1, BATCH, engine=False)
     for scale in STARTS:
         torch.manual_seed(0)
-        net = Bayesian(ConvNet(heads=5, classes=2), init_scale=scale, seed=0)
+        net = Bayesian(ConvNet(heads=5, classes=2), estimator="local", init_scale=scale, seed=0)
         yield (
             f"exact, s = {scale:g}",
             BayesianLearner(net, optim.MESU(net, MEMORY, max_step=None), 1, BATCH, engine=False),

@@ -3,7 +3,7 @@
 net = mesu.Bayesian(nn.Sequential(nn.Linear(784, 50), nn.ReLU(), nn.Linear(50, 10)))
 opt = mesu.MESU(net, memory=300_000)
 for x, y in stream:
-    net.nll(x, y, samples=10).backward()
+    net.nll(x, y).backward()
     opt.step(); opt.zero_grad()
 p = mesu.predict(net, x, samples=100)
 """

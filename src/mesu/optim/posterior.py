@@ -169,7 +169,7 @@ class MESU(PosteriorOptimizer):
     Example:
         >>> net = mesu.Bayesian(nn.Linear(4, 3), seed=0)
         >>> opt = mesu.MESU(net, memory=1000)
-        >>> net.nll(torch.ones(1, 4), torch.tensor([2]), samples=10).backward()
+        >>> net.nll(torch.ones(1, 4), torch.tensor([2])).backward()
         >>> opt.step(); opt.zero_grad()
     """
 
