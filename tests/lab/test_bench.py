@@ -8,10 +8,11 @@ import torch
 from mesu.lab import bench
 from mesu.lab.cli import main as cli
 
+KINDS = (("linear", 5e-6), ("local", 1e-5), ("weights", 1e-4))
 MEDIANS = {
     "floor": 2e-6,
     "mesu-exact torch local": 5e-4,
-    **{f"{rule} {kind}": s for rule in bench.POSTERIORS for kind, s in (("local", 1e-5), ("weights", 1e-4))},
+    **{f"{rule} {kind}": s for rule in bench.POSTERIORS for kind, s in KINDS},
     **{f"{rule} engine": 4e-6 for rule in bench.WEIGHTS},
     **{f"{rule} torch": 1e-3 for rule in (*bench.POSTERIORS, *bench.WEIGHTS)},
 }
@@ -31,7 +32,7 @@ def test_rows_are_worked_out_from_the_medians(measured):
     assert measured["torch_local_steps_per_s"] == pytest.approx(2000)
     assert measured["ivon_steps_per_s"] is None
     rows = {(row["rule"], row["estimator"]): row for row in measured["rows"]}
-    assert len(rows) == len(measured["rows"]) == 2 * len(bench.POSTERIORS) + len(bench.WEIGHTS)
+    assert len(rows) == len(measured["rows"]) == 3 * len(bench.POSTERIORS) + len(bench.WEIGHTS)
     assert rows["foo-vb", "local"] == {
         "rule": "foo-vb",
         "estimator": "local",
@@ -41,6 +42,7 @@ def test_rows_are_worked_out_from_the_medians(measured):
         "times_torch": pytest.approx(100),
         "times_floor": pytest.approx(5),
     }
+    assert rows["foo-vb", "linear"]["times_floor"] == pytest.approx(2.5)
     assert rows["foo-vb", "weights"]["times_floor"] == pytest.approx(50)
     assert rows["si", None]["times_floor"] == pytest.approx(2)
 
