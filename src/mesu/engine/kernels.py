@@ -13,6 +13,7 @@ from numba.extending import overload
 
 from mesu.engine.compiled import FLAGS, in_precision, precision_of
 from mesu.rules import Gaussian
+from mesu.rules.curvature import gradient_of_sigma
 from mesu.rules.parts import rule_of
 
 INLINE: Any = {**FLAGS, "forceinline": True}
@@ -71,6 +72,16 @@ def apply_rule(q, g, c):
 @overload(apply_rule, jit_options=FLAGS)
 def _apply_rule(q, g, c):
     return in_precision(rule_of(c.instance_class).step, precision_of(q[0]))
+
+
+def of_curvature(std, h):
+    """Sigma's gradient for a curvature (`mesu.rules.curvature`); compiled code only."""
+    raise NotImplementedError
+
+
+@overload(of_curvature, jit_options=FLAGS)
+def _of_curvature(std, h):
+    return in_precision(gradient_of_sigma, precision_of(std))
 
 
 def keeps_positive(reach, c):
@@ -174,7 +185,9 @@ def back_through(h, d, start, n, down, down2, at, tanh):
 
 @numba.njit(**INLINE)
 def move_row(mean, std, start, n, g_mean, g_std, c, drawn):
-    """Move ``n`` weights from `start` on by the rule; unless weights were `drawn`, g_std lacks its factor sigma.
+    """Move ``n`` weights from `start` on by the rule.
+
+    Unless weights were `drawn`, g_std lacks its factor sigma. Where `drawn` is None, nothing was, and g_std is the curvature.
 
     Returns:
         Zero, unless a sigma went negative: then how far, summed up.
@@ -183,8 +196,11 @@ def move_row(mean, std, start, n, g_mean, g_std, c, drawn):
     negative = zero
     for j in range(U(n)):
         q = Gaussian(mean[start + j], std[start + j])
-        g = Gaussian(g_mean[j], g_std[j] if drawn else g_std[j] * q.std)
-        new = apply_rule(q, g, c)
+        if drawn is None:  # noqa: SIM108  (compiled: only one branch is there)
+            sigma_slope = of_curvature(q.std, g_std[j])
+        else:
+            sigma_slope = g_std[j] if drawn else g_std[j] * q.std
+        new = apply_rule(q, Gaussian(g_mean[j], sigma_slope), c)
         mean[start + j] = new.mean
         std[start + j] = new.std
         negative += -new.std if new.std < zero else zero

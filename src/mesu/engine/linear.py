@@ -4,10 +4,10 @@ For each example, with r = dLoss / d outputs, Lambda the curvature of the loss i
 1/noise^2 of numbers) and G[c, k] = d output_c / d pre-activation k at the means,
 
     d_k = (G^T r)_k                     g_mu_kj = sum_b d_k x_j
-    q_k = (G^T Lambda G)_kk             g_sigma_kj = sigma_kj sum_b q_k x_j^2
+    q_k = (G^T Lambda G)_kk             h_kj    = sum_b q_k x_j^2
 
-over the examples b of an update: Stein's lemma, with the Gauss-Newton part of the Hessian. G is carried down the layers, a row
-for each output. As q is never negative, evidence only narrows sigma.
+over the examples b of an update: the Gauss-Newton part of the Hessian, of which `mesu.rules.curvature` makes sigma's gradient. G
+is carried down the layers, a row for each output. As q is never negative, evidence only narrows sigma.
 
 The first layer is moved as in `mesu.engine.local`: each row is multiplied with the next example while it is in a register.
 """
@@ -220,7 +220,7 @@ def move_layer(mean, std, net, work, layer, c):
         clear(work.g_std, n)
         accumulate(work.g_mean, n, work.d, here + unit, k, net.batch, work.h, below)
         accumulate(work.g_std, n, work.q, here + unit, k, net.batch, work.h2, 0)
-        negative += move_row(mean, std, net.weights[layer] + unit * n, n, work.g_mean, work.g_std, c, False)
+        negative += move_row(mean, std, net.weights[layer] + unit * n, n, work.g_mean, work.g_std, c, None)
     return negative
 
 
@@ -248,7 +248,7 @@ def build(label: str) -> Any:
                         negative += move_layer(mean, std, net, work, layer, constants_of(c, starts[layer * each]))
                     if net.has_bias:
                         of_biases = constants_of(c, starts[layer * each + 1])
-                        negative += move_biases(mean, std, net, work, layer, batch, of_biases)
+                        negative += move_biases(mean, std, net, work, layer, batch, of_biases, None)
                 for j in range(U(batch * net.sizes[0])):
                     work.x2[j] = work.upcoming2[j]
             squares(x.reshape(-1), upcoming * net.sizes[0], batch * net.sizes[0], work.upcoming2)

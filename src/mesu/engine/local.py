@@ -29,6 +29,7 @@ from mesu.engine.kernels import (
     loss_gradient,
     move_row,
     nonlinear,
+    of_curvature,
     row_negative,
     squares,
 )
@@ -91,7 +92,7 @@ def backward(mean, std, net, starts, work, layer, c):
     own = constants_of(c, starts[layer * each])
     negative = hidden_layers.back(mean, std, at, n, k, rows, work.h, work.d, work.q, below, here, own, net.tanh, work)
     if net.has_bias:
-        negative += move_biases(mean, std, net, work, layer, rows, constants_of(c, starts[layer * each + 1]))
+        negative += move_biases(mean, std, net, work, layer, rows, constants_of(c, starts[layer * each + 1]), False)
     return negative
 
 
@@ -104,8 +105,8 @@ def scale_by(q, d, start, count):
 
 
 @numba.njit(**FLAGS)
-def move_biases(mean, std, net, work, layer, rows, c):
-    """Move a layer's biases: their input is 1."""
+def move_biases(mean, std, net, work, layer, rows, c, drawn):
+    """Move a layer's biases: their input is 1. See `move_row` for `drawn`."""
     k, here = net.sizes[layer + 1], net.samples * net.batch * net.units[layer]
     clear(work.g_mean, k)
     clear(work.g_std, k)
@@ -114,7 +115,7 @@ def move_biases(mean, std, net, work, layer, rows, c):
         for j in range(U(k)):
             work.g_mean[j] += work.d[start + j]
             work.g_std[j] += work.q[start + j]
-    return move_row(mean, std, net.biases[layer], k, work.g_mean, work.g_std, c, False)
+    return move_row(mean, std, net.biases[layer], k, work.g_mean, work.g_std, c, drawn)
 
 
 @numba.njit(**FLAGS)
@@ -138,7 +139,11 @@ def move_and_multiply(mean, std, x, x2, d, q, c, following, following2, m, v, un
         total, spread = zero, zero
         for j in range(n):
             old = Gaussian(mean[at + j], std[at + j])
-            new = apply_rule(old, Gaussian(slope * x[j], curvature * x2[j] * old.std), c)
+            if v is None:  # noqa: SIM108  (compiled: only one branch is there)
+                sigma_slope = of_curvature(old.std, curvature * x2[j])
+            else:
+                sigma_slope = curvature * x2[j] * old.std
+            new = apply_rule(old, Gaussian(slope * x[j], sigma_slope), c)
             mean[at + j] = new.mean
             std[at + j] = new.std
             total += following[j] * new.mean
@@ -170,7 +175,10 @@ def first_layer_of_many(mean, std, net, work, v, x, start, upcoming, moving, c):
             clear(work.g_std, inputs)
             accumulate(work.g_mean, inputs, work.d, unit, first, batch, flat, start * inputs)
             accumulate(work.g_std, inputs, work.q, unit, first, batch, work.x2, 0)
-            negative += move_row(mean, std, at, inputs, work.g_mean, work.g_std, c, False)
+            if v is None:
+                negative += move_row(mean, std, at, inputs, work.g_mean, work.g_std, c, None)
+            else:
+                negative += move_row(mean, std, at, inputs, work.g_mean, work.g_std, c, False)
         if v is not None:
             squares(std, at, inputs, work.var)
         for b in range(batch):
@@ -236,7 +244,7 @@ def build(label: str) -> Any:
                         work.d[j] += work.d[s * span + j]
                         work.q[j] += work.q[s * span + j]
                 if net.has_bias:
-                    negative += move_biases(mean, std, net, work, 0, batch, constants_of(c, starts[1]))
+                    negative += move_biases(mean, std, net, work, 0, batch, constants_of(c, starts[1]), False)
                 for j in range(U(batch * inputs)):
                     work.x2[j] = work.upcoming2[j]
             squares(x.reshape(-1), upcoming * inputs, batch * inputs, work.upcoming2)

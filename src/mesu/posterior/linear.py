@@ -17,10 +17,7 @@ layer that is called once on a batch of vectors x_b, with slopes d_b at its outp
 
 which has the same mean, less noise, and costs less than the gradient of the weights.
 
-A rule solves implicit equations: the gradient that it asks for is the one at the sigma after the step. Drawn gradients are only
-known at the old sigma. A curvature is the same at both, so here it can be given, and the step is Bayes' rule,
-
-    g_sigma = sigma' h        1/sigma'^2 = 1/sigma^2 + h
+What sigma's gradient is for a curvature: `mesu.rules.curvature`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,11 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from mesu.posterior.noise import Noise
-
-
-def gradient_of_sigma(std: Tensor, curvature: Tensor) -> Tensor:
-    """The gradient at the sigma that the evidence leaves."""
-    return std * curvature / (1 + std.square() * curvature).sqrt()
+from mesu.rules.curvature import gradient_of_sigma
 
 
 def cost_with_curvature(
