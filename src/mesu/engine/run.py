@@ -20,6 +20,7 @@ from mesu.engine.supports import checked, checked_inputs, why_not
 from mesu.optim import StepRefused
 from mesu.posterior.bayesian import Bayesian
 from mesu.posterior.likelihood import Categorical, GaussianNoise
+from mesu.rules.checks import whole
 from mesu.rules.parts import idle_constants
 
 ROWS_WORTH_A_THREAD = 64  # fewer rows than this are predicted sooner than a thread starts
@@ -99,8 +100,7 @@ class PosteriorEngine:
         Nothing of the network changes. The result is a function of weights, rows and seed: threads do not show in it.
         """
         net, shape = self.net, self.shape
-        if not isinstance(samples, int) or samples < 1:
-            raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
+        samples = whole("samples", samples)
         named = {pair.name: pair for pair in net.pairs()}
         mean = share_flat([named[name].mean for name in shape.parameters])
         std = share_flat([named[name].std for name in shape.parameters])

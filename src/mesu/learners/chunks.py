@@ -61,7 +61,7 @@ class ChunkLearner:
 
 
 def checked(x: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
-    """A chunk as tensors for the torch path, or a `ValueError` that names what is wrong, before anything is learned; targets are the likelihood's."""
+    """A chunk as tensors for the torch path, or a `ValueError` that names what is wrong before anything is learned."""
     examples, labels = torch.from_numpy(x), torch.from_numpy(y)
     if len(examples) == 0 or len(examples) != len(labels):
         raise ValueError(f"got {len(examples)} inputs and {len(labels)} targets: there must be as many, and some")

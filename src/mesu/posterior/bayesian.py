@@ -22,7 +22,7 @@ from mesu.posterior.inputs import check_batch, explain_failure, first_layer
 from mesu.posterior.layers import Local, drawing_with
 from mesu.posterior.likelihood import Likelihood, named
 from mesu.posterior.noise import Noise
-from mesu.rules.checks import positive
+from mesu.rules.checks import positive, whole
 
 ESTIMATORS = ("weights", "local")
 
@@ -184,8 +184,7 @@ class Bayesian(nn.Module):
 
     def sample(self, *args, samples: int, noise: Noise | None = None, estimator: str | None = None, **kwargs):
         """`forward` with another noise or another estimator than the posterior's own."""
-        if not isinstance(samples, int) or samples < 1:
-            raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
+        samples = whole("samples", samples)
         estimator = estimator or self.estimator
         if estimator not in ESTIMATORS:
             raise ValueError(f"estimator must be 'weights' or 'local', got {estimator!r}")
