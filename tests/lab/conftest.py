@@ -7,17 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.lab.runs.tiny import TINY
 
 from mesu.lab.cli import main as cli
 from mesu.lab.data import digits
-from mesu.lab.experiments import PermutedDigits
 from mesu.lab.report import page as page_module
 from mesu.lab.runs.run import Run
-
-LEARNERS = ("mesu", "foo-vb", "ewc-online", "ewc-stream", "si", "sgd")
-TINY = PermutedDigits(
-    tasks=3, seeds=1, epochs=1, learners=LEARNERS, hidden=8, samples=4, test_samples=2, all_tasks_every=3
-)
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from mesu.optim import StepRefused
 from mesu.posterior.bayesian import Bayesian, Pair
 from mesu.posterior.draws import drawn_std
 from mesu.posterior.likelihood import Categorical, GaussianNoise
+from mesu.rules.checks import whole
 from mesu.rules.parts import idle_constants
 
 ROWS_WORTH_A_THREAD = 64  # fewer rows than this are predicted sooner than a thread starts
@@ -97,8 +98,7 @@ class PosteriorEngine:
         Nothing of the network changes. The result is a function of weights, rows and seed: threads do not show in it.
         """
         shape = self.shape
-        if not isinstance(samples, int) or samples < 1:
-            raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
+        samples = whole("samples", samples)
         mean, std = share_flat([pair.mean for pair in self._pairs()]), self._drawn()
         x = checked_inputs(x, shape, mean.dtype.type)
         if len(x) == 0:

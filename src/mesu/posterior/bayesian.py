@@ -23,7 +23,7 @@ from mesu.posterior.layers import Local, drawing_with, recording
 from mesu.posterior.likelihood import Likelihood, named
 from mesu.posterior.linear import cost_with_curvature
 from mesu.posterior.noise import Noise
-from mesu.rules.checks import positive
+from mesu.rules.checks import positive, whole
 
 ESTIMATORS = ("linear", "local", "weights")
 # The default's start: beliefs of 3 / sqrt(fan_in), drawn with a third of that variance. Wide, for sigma^2 is the first
@@ -227,8 +227,7 @@ class Bayesian(nn.Module):
 
     def sample(self, *args, samples: int, noise: Noise | None = None, estimator: str | None = None, **kwargs):
         """`forward` with another noise or another estimator than the posterior's own."""
-        if not isinstance(samples, int) or samples < 1:
-            raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
+        samples = whole("samples", samples)
         estimator = estimator or self.estimator
         if estimator not in ESTIMATORS:
             raise ValueError(f"estimator must be 'linear', 'local' or 'weights', got {estimator!r}")

@@ -11,22 +11,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.lab.runs.tiny import TINY, again
 
 from mesu.lab.cli import main as cli
 from mesu.lab.experiments import PermutedDigits
 from mesu.lab.runs.run import Run
 
-LEARNERS = ("mesu", "foo-vb", "ewc-online", "ewc-stream", "si", "sgd")
-TINY = PermutedDigits(
-    tasks=3, seeds=1, epochs=1, learners=LEARNERS, hidden=8, samples=4, test_samples=2, all_tasks_every=3
-)
-
-
 pytestmark = pytest.mark.usefixtures("quick")
-
-
-def again(folder, workers=1):
-    return Run.open(folder).execute(workers)
 
 
 def test_an_out_that_is_a_file_is_refused(tiny_run, tmp_path, refused):

@@ -1,39 +1,17 @@
 """Checkpoints: read as they were written; damaged ones are named, and the one before is used."""
 
-import json
 import shutil
 
 import numpy as np
 import pytest
 import torch
+from tests.lab.runs.tiny import DAMAGE, again, flip, rewritten
 
-from mesu.disk import digest_of
 from mesu.lab.runs import checkpoints
 from mesu.lab.runs.checkpoints import Checkpoint, Damaged
-from mesu.lab.runs.run import Run
 from mesu.lab.table import Row
 
 pytestmark = pytest.mark.usefixtures("quick")
-
-
-def again(folder, workers=1):
-    return Run.open(folder).execute(workers)
-
-
-def flip(path, where):
-    data = bytearray(path.read_bytes())
-    data[where] ^= 1
-    path.write_bytes(data)
-
-
-DAMAGE = {
-    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-7]),
-    "halved": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-    "flipped": lambda path: flip(path, path.stat().st_size - 40),
-    "empty": lambda path: path.write_bytes(b""),
-    "missing": lambda path: path.unlink(),
-    "foreign": lambda path: path.write_bytes(b"\x80\x81 something else \xff" * 9),
-}
 
 
 def flip_a_measured_digit(path):
@@ -97,16 +75,6 @@ def test_a_bit_flipped_anywhere_in_a_checkpoint_does_not_pass(finished, tmp_path
             assert got.rows == whole.rows
             assert got.stages == whole.stages
         file.write_bytes(data)
-
-
-def rewritten(path, change):
-    """Tamper with a checkpoint's JSON and make its check right again."""
-    description = json.loads(path.read_text())
-    del description["check"]
-    description = change(description)
-    if isinstance(description, dict):
-        description["check"] = digest_of(json.dumps(description))
-    path.write_text(json.dumps(description))
 
 
 TAMPERED = {

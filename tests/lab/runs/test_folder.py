@@ -4,21 +4,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.lab.runs.tiny import LEARNERS, TINY, again
 
-from mesu.lab.experiments import PermutedDigits
 from mesu.lab.runs.run import Run
 
-LEARNERS = ("mesu", "foo-vb", "ewc-online", "ewc-stream", "si", "sgd")
-TINY = PermutedDigits(
-    tasks=3, seeds=1, epochs=1, learners=LEARNERS, hidden=8, samples=4, test_samples=2, all_tasks_every=3
-)
-
-
 pytestmark = pytest.mark.usefixtures("quick")
-
-
-def again(folder, workers=1):
-    return Run.open(folder).execute(workers)
 
 
 def test_two_runs_in_one_second_get_two_folders(tmp_path, monkeypatch):

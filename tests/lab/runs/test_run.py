@@ -11,25 +11,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
+from tests.lab.runs.tiny import LEARNERS, TINY, again, rewritten
 
-from mesu.disk import digest_of
 from mesu.lab.entry import Entry
 from mesu.lab.experiments import Dynamics, PermutedDigits
 from mesu.lab.runs import settings
 from mesu.lab.runs.run import Run
 from mesu.lab.table import as_table
 
-LEARNERS = ("mesu", "foo-vb", "ewc-online", "ewc-stream", "si", "sgd")
-TINY = PermutedDigits(
-    tasks=3, seeds=1, epochs=1, learners=LEARNERS, hidden=8, samples=4, test_samples=2, all_tasks_every=3
-)
-
-
 pytestmark = pytest.mark.usefixtures("quick")
-
-
-def again(folder, workers=1):
-    return Run.open(folder).execute(workers)
 
 
 def test_a_run_twice_gives_the_same_table_and_the_same_bytes(finished, tmp_path):
@@ -104,16 +94,6 @@ def test_stages_done_counts_parts_and_checkpoints(stopped):
     shutil.rmtree(folder / "checkpoints" / "mesu-0")
     assert run.stages_done() == 5 * 3
     assert set(settings.versions()) <= set(json.loads((folder / "settings.json").read_text())["versions"])
-
-
-def rewritten(path, change):
-    """Tamper with a checkpoint's JSON and make its check right again."""
-    description = json.loads(path.read_text())
-    del description["check"]
-    description = change(description)
-    if isinstance(description, dict):
-        description["check"] = digest_of(json.dumps(description))
-    path.write_text(json.dumps(description))
 
 
 class Trap:

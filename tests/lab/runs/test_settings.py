@@ -4,15 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.lab.runs.tiny import TINY
 
-from mesu.lab.experiments import PermutedDigits, experiments
+from mesu.lab.experiments import experiments
 from mesu.lab.runs.run import Run
-
-LEARNERS = ("mesu", "foo-vb", "ewc-online", "ewc-stream", "si", "sgd")
-TINY = PermutedDigits(
-    tasks=3, seeds=1, epochs=1, learners=LEARNERS, hidden=8, samples=4, test_samples=2, all_tasks_every=3
-)
-
 
 pytestmark = pytest.mark.usefixtures("quick")
 

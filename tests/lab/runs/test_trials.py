@@ -13,25 +13,15 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from tests.lab.runs.tiny import TINY, again
 
 from mesu.lab.entry import Entry
-from mesu.lab.experiments import PermutedDigits
 from mesu.lab.runs import checkpoints, trials
 from mesu.lab.runs.locks import alone
 from mesu.lab.runs.run import Run
 from mesu.lab.table import as_table
 
-LEARNERS = ("mesu", "foo-vb", "ewc-online", "ewc-stream", "si", "sgd")
-TINY = PermutedDigits(
-    tasks=3, seeds=1, epochs=1, learners=LEARNERS, hidden=8, samples=4, test_samples=2, all_tasks_every=3
-)
-
-
 pytestmark = pytest.mark.usefixtures("quick")
-
-
-def again(folder, workers=1):
-    return Run.open(folder).execute(workers)
 
 
 # Importing torch takes seconds, so one process does it and forks a `mesu` with its own process group for every command.
