@@ -6,8 +6,8 @@ For each example, with r = dLoss / d outputs, Lambda the curvature of the loss i
     d_k = (G^T r)_k                     g_mu_kj = sum_b d_k x_j
     q_k = (G^T Lambda G)_kk             h_kj    = sum_b q_k x_j^2
 
-over the examples b of an update: the Gauss-Newton part of the Hessian, of which `mesu.rules.curvature` makes sigma's gradient. G
-is carried down the layers, a row for each output. As q is never negative, evidence only narrows sigma.
+over the examples b of an update: the Gauss-Newton part of the Hessian, of which `mesu.rules.curvature` makes sigma's gradient.
+G is carried down the layers, a row for each output. As q is never negative, evidence only narrows sigma.
 
 The first layer is moved as in `mesu.engine.local`: each row is multiplied with the next example while it is in a register.
 """

@@ -268,9 +268,7 @@ class Bayesian(nn.Module):
             check_batch(x, y)
             self.likelihood.check(y)
         linear = self.estimator == "linear"
-        samples = (1 if linear else 10) if samples is None else samples
-        if not isinstance(samples, int) or samples < 1:
-            raise ValueError(f"samples must be a whole number, 1 or more, got {samples!r}")
+        samples = (1 if linear else 10) if samples is None else whole("samples", samples)
         with recording() as calls:  # of the layers whose curvature is exact
             out = self._at_mean_explained(x, **kwargs) if linear else self(x, samples=samples, **kwargs)
         try:
