@@ -212,7 +212,7 @@ def test_any_positive_prior_std_is_taken_or_refused_by_name(prior_std, name):
     # its square may be 0 or infinite
     said = "prior_std"
     try:
-        OPTIMISERS[name](linear_net(), prior_std=prior_std)
+        OPTIMISERS[name](linear_net(estimator="local"), prior_std=prior_std)
     except ValueError as refusal:
         said = str(refusal)
     assert "prior_std" in said
@@ -286,7 +286,7 @@ def test_tau_must_be_more_than_two_updates(tau):
 )
 def test_settings_spoilt_later_are_refused_at_the_step(setting, exact):
     name, value = setting
-    net = linear_net()
+    net = linear_net(estimator="local")
     opt = mesu.MESU(net, memory=100, update="exact" if exact else "paper")
     for parameter in net.parameters():
         parameter.grad = torch.full_like(parameter, 0.01)

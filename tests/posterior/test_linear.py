@@ -16,6 +16,11 @@ from mesu.posterior.linear import cost_with_curvature
 
 CLASSES = {
     "mlp": lambda: (nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)), torch.randn(2, 3)),
+    "in-place": lambda: (
+        nn.Sequential(nn.Linear(3, 9, bias=False), nn.ReLU(inplace=True), nn.Linear(9, 3)),
+        torch.randn(2, 3),
+    ),
+    "sequence": lambda: (nn.Sequential(nn.Linear(2, 3), nn.Flatten(), nn.Linear(12, 3)), torch.randn(2, 4, 2)),
     "conv": lambda: (
         nn.Sequential(nn.Conv2d(1, 2, 2), nn.GroupNorm(1, 2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)),
         torch.randn(2, 1, 3, 3),
@@ -55,9 +60,8 @@ def posterior(module, **settings):
 
 
 def curvature(pair):
-    """The curvature h behind sigma's gradient, which is h sigma / sqrt(1 + sigma^2 h)."""
-    g, sigma = pair.std.grad, pair.std.detach()
-    return g * (g + (g.square() + 4 / sigma.square()).sqrt()) / 2
+    """The curvature h behind sigma's gradient, which is sigma h."""
+    return pair.std.grad / pair.std.detach()
 
 
 def jacobian(net, x):
@@ -101,7 +105,9 @@ def test_over_all_labels_the_curvature_is_the_exact_gauss_newton_diagonal(name):
         share = float(p[0, labels[0]] * p[1, labels[1]])
         net.zero_grad()
         pairs = list(net.pairs())
-        cost_with_curvature(Fixed(torch.tensor(labels)), net.at_mean(x), y, pairs, 1, net.noise).backward()
+        with recording() as calls:
+            out = net.at_mean(x)
+        cost_with_curvature(Fixed(torch.tensor(labels)), out, y, pairs, 1, net.noise, calls).backward()
         for pair in pairs:
             found[pair.name] = found[pair.name] + share * curvature(pair)
     exact = gauss_newton(net, x, torch.diag_embed(p) - p[:, :, None] * p[:, None, :])
@@ -203,7 +209,8 @@ def test_a_likelihood_that_cannot_sample_takes_draws_by_default_and_is_refused_b
         def summarise(self, out):
             return out.mean(0)
 
-    assert mesu.Bayesian(nn.Linear(2, 1), likelihood=Absolute()).estimator == "local"
+    fallen_back = mesu.Bayesian(nn.Linear(2, 1), likelihood=Absolute())
+    assert (fallen_back.estimator, fallen_back.narrowing, fallen_back.init_scale) == ("local", 1.0, 1.0)
     net = mesu.Bayesian(nn.Linear(2, 1), likelihood=Absolute(), estimator="linear")
     with pytest.raises(TypeError, match=r"Absolute has no sample\(out, noise\)"):
         net.nll(torch.randn(3, 2), torch.randn(3, 1))
@@ -327,3 +334,40 @@ def test_a_layer_that_is_called_twice_is_not_taken_for_one_call():
     for pair in pairs:
         slope = torch.autograd.grad(Categorical().nll(net.at_mean(x)[None], labels), pair.mean)[0]
         assert torch.allclose(curvature(pair), slope.square(), rtol=1e-9)
+
+
+def test_costs_add_up():
+    torch.manual_seed(0)
+    net = posterior(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)))
+    x, y = torch.randn(6, 3).double(), torch.tensor([0, 1, 2, 1, 0, 2])
+    found = []
+    for cuts in ([6], [2, 4]):
+        net.zero_grad()
+        for rows, labels in zip(x.split(cuts), y.split(cuts), strict=True):
+            with recording() as calls:
+                out = net.at_mean(rows)
+            cost_with_curvature(Fixed(labels), out, labels, list(net.pairs()), 1, net.noise, calls).backward()
+        found.append([curvature(pair).clone() for pair in net.pairs()])
+    assert all(torch.allclose(a, b, rtol=1e-12) for a, b in zip(*found, strict=True))
+
+
+def test_frozen_weights_are_left_alone():
+    net = posterior(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)))
+    net.module[0].requires_grad_(False)
+    before = [pair.std.clone() for pair in net.pairs()]
+    net.nll(torch.randn(5, 3).double(), torch.tensor([0, 1, 2, 1, 0])).backward()
+    mesu.MESU(net, memory=100).step()
+    same = [torch.equal(a, pair.std) for a, pair in zip(before, net.pairs(), strict=True)]
+    assert same == [True, True, False, False]
+
+
+def test_a_rule_of_ones_own_is_run_on_the_default_network():
+    class Still(mesu.MESU):
+        def rule(self, q, g, group):
+            return q
+
+    net = mesu.Bayesian(nn.Linear(3, 3), seed=0)
+    before = [pair.mean.clone() for pair in net.pairs()]
+    net.nll(torch.randn(5, 3), torch.tensor([0, 1, 2, 1, 0])).backward()
+    Still(net, memory=100).step()
+    assert all(torch.equal(a, pair.mean) for a, pair in zip(before, net.pairs(), strict=True))

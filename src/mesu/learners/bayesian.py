@@ -61,7 +61,7 @@ class BayesianLearner(ChunkLearner):
         return self.net.likelihood
 
     def cost(self, x: torch.Tensor, y: torch.Tensor, **inputs: Any) -> torch.Tensor:
-        """Equation 11 by Monte Carlo."""
+        """Equation 11, by draws or at the means."""
         return self.net.nll(x, y, samples=self.samples, **inputs)
 
     def check_targets(self, y: torch.Tensor) -> None:

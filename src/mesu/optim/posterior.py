@@ -1,5 +1,6 @@
 """Posterior rules as optimisers: `MESU`, `FOOVB`, ... They keep no state: sigma is a parameter of the network."""
 
+import warnings
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from mesu import rules
 from mesu.optim.steps import as_vector, buckets, named_pairs, refuse_unsound, with_gradients, write
 from mesu.posterior import Bayesian, Pair
 from mesu.rules import Gaussian
+from mesu.rules.curvature import gradient_of_sigma
 from mesu.rules.parts import rule_of, scaled_constants, setting_names
 
 SAFE_STEP = 1.0  # in sigmas: a noisy gradient can then at most double a sigma, which the next gradients undo
@@ -67,12 +69,23 @@ class PosteriorOptimizer(Optimizer):
             )
         narrowing, starts = widths.pop() if widths else 1.0, [pair.start for pair in pairs]
         narrowing *= CAUTION if narrowing != 1 else 1.0
-        param_group = {"narrowing": narrowing, **param_group, "starts": starts}
+        if len({pair.curvature for pair in pairs}) > 1:
+            raise ValueError(
+                "some of these pairs are of estimator='linear', some are not: put them into groups of their own"
+            )
+        known = any(pair.curvature for pair in pairs)
+        param_group = {"narrowing": narrowing, "curvature": known, **param_group, "starts": starts}
         settings = {**self.defaults, **param_group}
         if _in_units_of_starts(self.constants(settings)) and None in starts:
             raise ValueError(
                 "prior_std='start' and narrowing need to know where each sigma started: pass a mesu.Bayesian or its pairs(), "
                 "not plain tensors"
+            )
+        if narrowing != 1 and getattr(self.constants(settings), "narrow", None) is None:
+            warnings.warn(
+                f"{type(self).__name__} does not bound the steps of weights that start as wide as this network's, and may not "
+                "learn: make the network with mesu.Bayesian(..., estimator='local'), or use mesu.MESU with update='exact'",
+                stacklevel=4,
             )
         zero = torch.zeros(1)
         self.rule(Gaussian(zero, zero + 1), Gaussian(zero, zero), settings)  # refuses bad settings now, not at a step
@@ -84,6 +97,7 @@ class PosteriorOptimizer(Optimizer):
         super().__setstate__(state)
         for group in self.param_groups:
             group.setdefault("narrowing", 1.0)
+            group.setdefault("curvature", False)
             group.setdefault("starts", [None] * len(group["names"]))
 
     @torch.no_grad()
@@ -102,6 +116,8 @@ class PosteriorOptimizer(Optimizer):
             for pairs in buckets(with_gradients(group), fused=group["foreach"] is not False):
                 q = Gaussian(as_vector([p.mean for p in pairs]), as_vector([p.std for p in pairs]))
                 g = Gaussian(as_vector([p.mean.grad for p in pairs]), as_vector([p.std.grad for p in pairs]))
+                if group["curvature"]:  # sigma h, possibly of several costs: see `mesu.rules.curvature`
+                    g = Gaussian(g.mean, gradient_of_sigma(q.std, g.std / q.std))
                 new = self._moved(q, g, group, pairs)
                 refuse_unsound(pairs, g, new, self.remedy)
                 proposals.append((pairs, new))
@@ -112,7 +128,8 @@ class PosteriorOptimizer(Optimizer):
 
     def _moved(self, q: Gaussian, g: Gaussian, group: dict, pairs: list[Pair]) -> Gaussian:
         """The rule's proposal. On a CPU it is computed piece by piece, so that intermediate results stay in the cache."""
-        starts = _precisions(pairs, q.mean) if _in_units_of_starts(self.constants(group)) else None
+        in_units = type(self).rule is PosteriorOptimizer.rule and _in_units_of_starts(self.constants(group))
+        starts = _precisions(pairs, q.mean) if in_units else None
         if q.mean.device.type != "cpu" or q.mean.numel() <= PIECE or torch.compiler.is_compiling():
             return self._proposal(q, g, group, starts)
         new = Gaussian(torch.empty_like(q.mean), torch.empty_like(q.std))
@@ -134,7 +151,12 @@ class PosteriorOptimizer(Optimizer):
 
 def _precisions(pairs: list[Pair], like: Tensor) -> Tensor:
     """The precision that each weight of these pairs began with."""
-    return torch.cat([like.new_full((pair.mean.numel(),), (pair.start or 1.0) ** -2) for pair in pairs])
+    unknown = next((pair.name for pair in pairs if pair.start is None), None)
+    if unknown is not None:
+        raise ValueError(
+            f"the sigma that {unknown!r} started with is not known: make the optimiser with a mesu.Bayesian"
+        )
+    return torch.cat([like.new_full((pair.mean.numel(),), pair.start**-2) for pair in pairs])  # type: ignore[operator]
 
 
 def _in_units_of_starts(c: Any) -> bool:

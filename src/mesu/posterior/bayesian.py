@@ -27,8 +27,7 @@ from mesu.rules.checks import positive, whole
 
 ESTIMATORS = ("linear", "local", "weights")
 # The default's start: beliefs of 3 / sqrt(fan_in), drawn with a third of that variance. Wide, for sigma^2 is the first
-# learning rate, and evidence narrows it soon. Found by trial on perceptrons, convolutions, recurrent networks and a Transformer
-# (docs/learning.md), where each of the two may be three times larger or smaller without much harm.
+# learning rate, and evidence narrows it soon. Found by trial on networks of the kinds in docs/learning.md.
 WIDE, NARROWING = 3.0, 3.0
 
 
@@ -44,15 +43,25 @@ class Pair(_Pair):
     Attributes:
         start: The standard deviation that all its weights began with; None if it is not known.
         narrowing: See `Bayesian`.
+        curvature: Whether sigma's gradient is sigma times a curvature, as the estimator "linear" gives it.
     """
 
-    start: float | None
-    narrowing: float
+    start: float | None = None
+    narrowing: float = 1.0
+    curvature: bool = False
 
-    def __new__(cls, name: str, mean: Any, std: Any, start: float | None = None, narrowing: float = 1.0) -> "Pair":
+    def __new__(
+        cls,
+        name: str,
+        mean: Any,
+        std: Any,
+        start: float | None = None,
+        narrowing: float = 1.0,
+        curvature: bool = False,
+    ) -> "Pair":
         """A pair is a tuple of three, for those who unpack it."""
         pair = super().__new__(cls, name, mean, std)
-        pair.start, pair.narrowing = start, narrowing
+        pair.start, pair.narrowing, pair.curvature = start, narrowing, curvature
         return pair
 
 
@@ -122,6 +131,7 @@ class Bayesian(nn.Module):
         wide = init == "keep" and init_std is None and estimator in (None, "linear")
         if estimator is None:
             estimator = "linear" if wide and hasattr(self.likelihood, "sample") else "local"
+            wide = estimator == "linear"
         if estimator not in ESTIMATORS:
             raise ValueError(f"estimator must be 'linear', 'local' or 'weights', got {estimator!r}")
         init_scale = (WIDE if wide else 1.0) if init_scale is None else init_scale
@@ -151,11 +161,13 @@ class Bayesian(nn.Module):
 
     def pairs(self, prefix: str = "") -> Iterator[Pair]:
         """Every covered parameter with its standard deviation, or only those of the submodule or parameter `prefix`."""
+        linear = self.estimator == "linear"
         get = self.module.get_parameter
         names = [name for name in self._covered if inside(name, prefix)]
         with self._turns:
             pairs = [
-                Pair(name, get(name), get(name + "_std"), self._starts.get(name), self.narrowing) for name in names
+                Pair(name, get(name), get(name + "_std"), self._starts.get(name), self.narrowing, linear)
+                for name in names
             ]
         yield from pairs
 
@@ -269,7 +281,7 @@ class Bayesian(nn.Module):
             self.likelihood.check(y)
         linear = self.estimator == "linear"
         samples = (1 if linear else 10) if samples is None else whole("samples", samples)
-        with recording() as calls:  # of the layers whose curvature is exact
+        with recording() if linear else nullcontext({}) as calls:
             out = self._at_mean_explained(x, **kwargs) if linear else self(x, samples=samples, **kwargs)
         try:
             if not isinstance(out, Tensor):

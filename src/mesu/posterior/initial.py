@@ -17,7 +17,8 @@ from mesu.rules.checks import positive
 
 # With this sigma the noise of a unit does not depend on the width of the network: inputs of size one give noise of size one.
 # sigma^2 is also the first learning rate. At this scale one example moves the output of a unit by about its gradient, which
-# suits short streams and streams that keep changing. docs/start.md measures other scales and says when to use them.
+# suits short streams and streams that keep changing. docs/start.md measures other scales and says when to use them. The
+# default estimator, which draws nothing while it learns, starts three times as wide (`mesu.posterior.bayesian`).
 KEEP_SCALE = 1.0
 
 

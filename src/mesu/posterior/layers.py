@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -36,7 +36,17 @@ Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 # uses the same network has its own.
 _noise: ContextVar[Mapping["Local", Noise | None]] = ContextVar("mesu_layer_noise", default=MappingProxyType({}))
 
-_calls: ContextVar[dict["Local", list[tuple[Tensor, Tensor]]] | None] = ContextVar("mesu_layer_calls", default=None)
+
+class Call(NamedTuple):
+    """A call of a layer without noise."""
+
+    x: Tensor
+    output: Any  # its edge in the graph
+    weight: Tensor
+    bias: Tensor | None
+
+
+_calls: ContextVar[dict["Local", list[Call]] | None] = ContextVar("mesu_layer_calls", default=None)
 
 
 @contextmanager
@@ -50,9 +60,9 @@ def drawing_with(layers: Iterable["Local"], noise: Noise | None) -> Iterator[Non
 
 
 @contextmanager
-def recording() -> Iterator[dict["Local", list[tuple[Tensor, Tensor]]]]:
-    """Collect, by layer, the input and output of every call that is made inside without noise."""
-    calls: dict[Local, list[tuple[Tensor, Tensor]]] = {}
+def recording() -> Iterator[dict["Local", list[Call]]]:
+    """Collect, by layer, every call that is made inside without noise."""
+    calls: dict[Local, list[Call]] = {}
     token = _calls.set(calls)
     try:
         yield calls
@@ -79,8 +89,10 @@ class Local:
         if noise is None:
             out = self.linear(x, layer.weight, layer.bias)
             calls = _calls.get()
-            if calls is not None:
-                calls.setdefault(self, []).append((x.detach(), out))
+            if calls is not None and out.requires_grad:
+                # the edge: an activation may overwrite the output. The weights: another thread may lend its own later
+                call = Call(x.detach(), get_gradient_edge(out), layer.weight, layer.bias)
+                calls.setdefault(self, []).append(call)
             return out
         inputs = (x, layer.weight, drawn_std(layer, "weight"), layer.bias, drawn_std(layer, "bias"))
         if _may_be_lean(x) and x.numel() >= max(LEAN, layer.weight.numel()):

@@ -17,7 +17,8 @@ layer that is called once on a batch of vectors x_b, with slopes d_b at its outp
 
 which has the same mean, less noise, and costs less than the gradient of the weights.
 
-What sigma's gradient is for a curvature: `mesu.rules.curvature`.
+The gradient of sigma is sigma h, so that those of several costs add up; an optimiser makes of the sum what a rule asks for
+(`mesu.rules.curvature`). What the examples' being kept apart cannot see: a use of the layer's weight outside of the layer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +27,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mesu.posterior.layers import Call
 from mesu.posterior.noise import Noise
-from mesu.rules.curvature import gradient_of_sigma
 
 
 def cost_with_curvature(
@@ -37,7 +38,7 @@ def cost_with_curvature(
     pairs: Sequence[Any],
     labels: int,
     noise: Noise,
-    calls: Mapping[Any, Sequence[tuple[Tensor, Tensor]]] | None = None,
+    calls: Mapping[Any, Sequence[Call]] | None = None,
 ) -> Tensor:
     """The cost of outputs ``[B, ...]`` at the means; its backward pass gives every sigma its gradient, too.
 
@@ -58,9 +59,9 @@ def cost_with_curvature(
             f"estimator='linear' draws labels, and {type(likelihood).__name__} has no sample(out, noise): give it one, or "
             "use estimator='local'"
         )
-    vectors = {layer: made[0] for layer, made in (calls or {}).items() if _keeps_examples_apart(layer, made)}
-    apart = {id(parameter) for layer in vectors for parameter in (layer.weight, layer.bias)}
-    others = [pair.mean for pair in pairs if id(pair.mean) not in apart]
+    single = [made[0] for layer, made in (calls or {}).items() if _keeps_examples_apart(layer, made)]
+    apart = {id(parameter) for call in single for parameter in (call.weight, call.bias)}
+    others = [pair.mean for pair in pairs if pair.mean.requires_grad and id(pair.mean) not in apart]
     curvatures: dict[int, Tensor] = {}  # by the id of the mean
 
     def add(mean: Tensor, curvature: Tensor) -> None:
@@ -69,25 +70,25 @@ def cost_with_curvature(
 
     for _ in range(labels):
         drawn = likelihood.nll(out[None], likelihood.sample(out.detach(), noise))
-        ends = [output for _, output in vectors.values()]
+        ends = [call.output for call in single]
         slopes = torch.autograd.grad(drawn, [*ends, *others], retain_graph=True, allow_unused=True)
-        for (layer, (x, _)), slope in zip(vectors.items(), slopes, strict=False):
+        for call, slope in zip(single, slopes, strict=False):
             if slope is not None:
                 square = slope.square()
-                add(layer.weight, square.T @ x.square())
-                if layer.bias is not None:
-                    add(layer.bias, square.sum(0))
+                add(call.weight, square.T @ call.x.square())
+                if call.bias is not None:
+                    add(call.bias, square.sum(0))
         for mean, slope in zip(others, slopes[len(ends) :], strict=True):
             if slope is not None:
                 add(mean, slope.square())
-    carried = cost.new_zeros(())
+    carried = cost.new_zeros(())  # nothing is added to the cost, and its slope to every sigma
     for pair in pairs:
-        if id(pair.mean) in curvatures:
-            carried = carried + (pair.std * gradient_of_sigma(pair.std.detach(), curvatures[id(pair.mean)])).sum()
-    return cost + (carried - carried.detach())  # the cost is as it was; the gradients of the sigmas are added to it
+        if pair.mean.requires_grad and id(pair.mean) in curvatures:
+            std = pair.std.detach()
+            carried = carried + ((pair.std - std) * (std * curvatures[id(pair.mean)])).sum().to(cost.device)
+    return cost + carried
 
 
-def _keeps_examples_apart(layer: Any, made: Sequence[tuple[Tensor, Tensor]]) -> bool:
+def _keeps_examples_apart(layer: Any, made: Sequence[Call]) -> bool:
     """Whether these calls of a layer are a single one on a batch of vectors."""
-    x, output = made[0]
-    return isinstance(layer, nn.Linear) and len(made) == 1 and x.dim() == 2 and output.requires_grad
+    return isinstance(layer, nn.Linear) and len(made) == 1 and made[0].x.dim() == 2

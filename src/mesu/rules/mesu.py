@@ -63,7 +63,9 @@ def constants(
         ValueError: naming the setting, its value and what it should be.
     """
     memory = checks.memory_window(memory)
-    at_start = prior_std == "start"
+    at_start = isinstance(prior_std, str) and prior_std == "start"
+    if isinstance(prior_std, str) and not at_start:
+        raise ValueError(f"prior_std must be a number, got {prior_std!r}: 'start' is the only word that it knows")
     precision = 1.0 if at_start else checks.precision(prior_std)  # type: ignore[arg-type]
     lr_mean = checks.non_negative("lr_mean", lr_mean)
     lr_std = checks.non_negative("lr_std", lr_std)

@@ -4,7 +4,7 @@ Large gradients can make sigma negative: `mesu.rules.mesu` is the closed form th
 below 1.
 """
 
-from mesu.rules import checks, mesu
+from mesu.rules import mesu
 from mesu.rules.mesu import idle, keeps_positive
 from mesu.rules.mesu import paper as step
 
@@ -25,7 +25,8 @@ def constants(
     max_std: float | None = None,
 ) -> Constants:
     """Check the settings a user gives and turn them into `Constants`."""
-    checks.positive("prior_std", prior_std)
+    if isinstance(prior_std, str):
+        raise ValueError(f"prior_std must be a number, got {prior_std!r}: a prior at the start needs update='exact'")
     return Constants(*mesu.constants(memory, prior_mean, prior_std, lr_mean, lr_std, max_step, max_std))
 
 
