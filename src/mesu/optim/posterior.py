@@ -15,7 +15,7 @@ from mesu.rules.curvature import gradient_of_sigma
 from mesu.rules.parts import rule_of, scaled_constants, setting_names
 
 SAFE_STEP = 1.0  # in sigmas: a noisy gradient can then at most double a sigma, which the next gradients undo
-NARROW_STEP = 0.3  # in drawn sigmas, where beliefs start wide: deep networks learn worse with 1 (docs/learning.md)
+NARROW_STEP = 0.3  # in drawn sigmas, where beliefs start wide: with 1, deep networks learned worse in trials
 CAUTION = 10.0  # there, a step near the start is bounded as if draws had a variance ten times smaller still
 PIECE = 65_536  # weights; half or twice as many take about the same time, a million at once three times as long
 
