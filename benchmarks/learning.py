@@ -4,9 +4,9 @@
     python -m benchmarks.learning --quick    the two smallest networks, one seed
 
 Every learner sees the same images in the same order: 12,000 of MNIST or Fashion-MNIST, three epochs. Adam has its default rate
-of 0.001 and the mean of the cost; MESU its defaults, with `memory=10_000`. `mesu-local` is `estimator="local"`, the
-default of earlier versions, with one sample instead of ten. Accuracy and log loss are of predictions averaged over 30 draws, on 4,000 test images;
-AUROC tells 2,000 images of the other set by total uncertainty. CPU time is of training alone.
+of 0.001 and the mean of the cost; MESU its defaults, with `memory=10_000`. `mesu-local` is `estimator="local"`, the default of
+earlier versions, with one sample instead of ten. Accuracy and log loss are of predictions averaged over 30 draws, on 4,000 test
+images; AUROC tells 2,000 images of the other set by total uncertainty. CPU time is of training alone.
 """
 
 import argparse
