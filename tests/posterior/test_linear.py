@@ -1,6 +1,7 @@
 """The estimator "linear": its gradients against autograd's exact Gauss-Newton diagonal, for every kind of layer."""
 
 import itertools
+import threading
 from math import sqrt
 
 import pytest
@@ -371,3 +372,35 @@ def test_a_rule_of_ones_own_is_run_on_the_default_network():
     net.nll(torch.randn(5, 3), torch.tensor([0, 1, 2, 1, 0])).backward()
     Still(net, memory=100).step()
     assert all(torch.equal(a, pair.mean) for a, pair in zip(before, net.pairs(), strict=True))
+
+
+def test_another_thread_may_predict_while_this_one_trains():
+    torch.manual_seed(0)
+    net = mesu.Bayesian(nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 5)), seed=0)
+    twin = mesu.Bayesian(nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 5)), seed=0)
+    twin.load_state_dict(net.state_dict())
+    x, y, done, failed = torch.randn(32, 20), torch.randint(5, (32,)), threading.Event(), []
+
+    def ask():
+        try:
+            while not done.is_set():
+                mesu.predict(net, x, samples=3)
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        for network in (net, twin):  # the twin learns alone, after the other thread has ended
+            opt = mesu.MESU(network, memory=1000)
+            for _ in range(50):
+                network.nll(x, y).backward()
+                opt.step()
+                opt.zero_grad()
+            done.set()
+            thread.join()
+    finally:
+        done.set()
+        thread.join()
+    assert not failed
+    assert all(torch.equal(a.mean, b.mean) for a, b in zip(net.pairs(), twin.pairs(), strict=True))
