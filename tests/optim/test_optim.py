@@ -924,3 +924,12 @@ def test_small_forgetting_in_single_precision_is_not_lost_for_all_weights_at_onc
         mean.grad, std.grad = torch.zeros(1000), torch.zeros(1000)
         opt.step()
     assert 0.2 < float((std.detach() > before).float().mean()) < 0.8
+
+
+@pytest.mark.parametrize("name", ["mesu-paper", "foo-vb", "bayes-by-backprop"])
+def test_a_rule_without_bounded_steps_says_so_on_the_default_network(name):
+    default, narrow = (mesu.Bayesian(nn.Linear(2, 2), estimator=estimator, seed=0) for estimator in (None, "local"))
+    with pytest.warns(UserWarning, match="does not bound the steps .* estimator='local'"):
+        POSTERIOR[name](default)
+    POSTERIOR[name](narrow)  # warnings are errors here
+    mesu.MESU(default, memory=50)
