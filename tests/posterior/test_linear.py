@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-from math import sqrt
 
 import pytest
 import torch
@@ -215,67 +214,6 @@ def test_a_likelihood_that_cannot_sample_takes_draws_by_default_and_is_refused_b
     net = mesu.Bayesian(nn.Linear(2, 1), likelihood=Absolute(), estimator="linear")
     with pytest.raises(TypeError, match=r"Absolute has no sample\(out, noise\)"):
         net.nll(torch.randn(3, 2), torch.randn(3, 1))
-
-
-# -- draws narrower than beliefs ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("estimator", ["weights", "local"])
-def test_draws_are_as_narrow_as_asked_for(estimator):
-    net = mesu.Bayesian(nn.Linear(1, 1, bias=False), estimator=estimator, init_std=0.6, narrowing=9.0, seed=0)
-    (pair,) = net.pairs()
-    with torch.no_grad():
-        pair.mean.zero_()
-        drawn = net.sample(torch.ones(1, 1), samples=20_000)
-        assert float(drawn.std()) == pytest.approx(0.2, rel=0.02)
-        pair.std.fill_(0.01)  # where much is known, draws are as wide as the belief
-        assert float(net.sample(torch.ones(1, 1), samples=20_000).std()) == pytest.approx(0.01, rel=0.02)
-
-
-@pytest.mark.parametrize("estimator", ["weights", "local"])
-def test_the_gradient_of_the_belief_is_the_belief_times_the_curvature(estimator):
-    # the same draws from a belief that is not narrowed: g_s = s h, and here g_sigma = sigma h
-    narrowing, sigma = 5.0, 0.5
-    s = 1 / sqrt(1 / sigma**2 + (narrowing - 1) / sigma**2)
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)).double()
-    wide = mesu.Bayesian(module, estimator=estimator, init_std=sigma, narrowing=narrowing, seed=1)
-    narrow = mesu.Bayesian(module, estimator=estimator, init_std=s, seed=1)
-    x, y = torch.randn(5, 3).double(), torch.tensor([0, 1, 2, 1, 0])
-    for net in (wide, narrow):
-        net.nll(x, y, samples=3).backward()
-    for a, b in zip(wide.pairs(), narrow.pairs(), strict=True):
-        assert torch.allclose(a.mean.grad, b.mean.grad, atol=1e-12)
-        assert torch.allclose(a.std.grad / a.std, b.std.grad / b.std, atol=1e-10)
-
-
-def test_narrowing_below_one_is_refused():
-    with pytest.raises(ValueError, match="narrowing must be 1"):
-        mesu.Bayesian(nn.Linear(2, 2), narrowing=0.5)
-
-
-def test_a_prior_at_the_start_needs_to_know_it():
-    net = mesu.Bayesian(nn.Linear(2, 2), seed=0)
-    plain = [(pair.mean, pair.std) for pair in net.pairs()]
-    with pytest.raises(ValueError, match="need to know where each sigma started"):
-        mesu.MESU(plain, memory=100, prior_std="start")
-    assert mesu.MESU(plain, memory=100).param_groups[0]["prior_std"] == 1.0
-    assert mesu.MESU(net, memory=100).param_groups[0]["prior_std"] == "start"
-
-
-def test_an_unused_weight_relaxes_to_its_start():
-    net = mesu.Bayesian(nn.Sequential(nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 2)), seed=0)
-    opt = mesu.MESU(net, memory=5.0)
-    with torch.no_grad():
-        for pair in net.pairs():
-            pair.std.mul_(0.2)
-    for _ in range(60):
-        for pair in net.pairs():
-            pair.mean.grad, pair.std.grad = torch.zeros_like(pair.mean), torch.zeros_like(pair.std)
-        opt.step()
-    for pair in net.pairs():
-        assert torch.allclose(pair.std, torch.full_like(pair.std, pair.start), rtol=1e-3)
-        assert float(pair.mean.detach().abs().max()) < 1e-4
 
 
 def test_on_a_linear_model_one_step_is_bayes_rule():
