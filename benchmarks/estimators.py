@@ -1,4 +1,4 @@
-"""Cost of one row for the scikit-learn estimators, by how many come at once: 20 columns, 10 classes, 50 hidden units."""
+"""Cost of one row for the scikit-learn estimators, by how many come at once: 20 columns, 10 classes, 100 hidden units."""
 
 import pickle
 import resource

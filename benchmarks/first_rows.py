@@ -8,7 +8,7 @@ from sklearn import datasets
 
 import mesu
 
-SCALES = (0.2, 0.5, 1.0, 2.0, 4.0)
+SCALES = (0.5, 1.0, 2.0, 4.0, 8.0)  # 2 is the default
 SEEDS = 5
 HELD_OUT = 150
 

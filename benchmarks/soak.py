@@ -42,6 +42,7 @@ class Setup:
     memory: float = 10_000
     recovery: int = 10_000  # rows after a change when the score should be back
     growth: float = 3.454e-6  # of the targets' logarithm, a row: a thousandfold in two million
+    estimator: str = "linear"
 
 
 @dataclass
@@ -174,13 +175,13 @@ def progress(name: str, done: int, total: int, began: float) -> None:
 
 def classifier(setup: Setup, quiet: bool = True) -> Record:
     """The classifier's run."""
-    model = mesu.MESUClassifier(hidden=HIDDEN, memory=setup.memory, random_state=0)
+    model = mesu.MESUClassifier(hidden=HIDDEN, memory=setup.memory, random_state=0, estimator=setup.estimator)
     return soak(model, Classes(np.random.default_rng(0)), setup, "classifier", quiet)
 
 
 def regressor(setup: Setup, quiet: bool = True) -> Record:
     """The regressor's run."""
-    model = mesu.MESURegressor(hidden=HIDDEN, memory=setup.memory, random_state=0)
+    model = mesu.MESURegressor(hidden=HIDDEN, memory=setup.memory, random_state=0, estimator=setup.estimator)
     return soak(model, Numbers(np.random.default_rng(1), setup.growth), setup, "regressor", quiet)
 
 
@@ -191,6 +192,9 @@ def main() -> int:
         "--updates", type=int, default=Setup.updates, help="of the classifier; the regressor makes a fifth"
     )
     parser.add_argument("--memory", type=float, default=Setup.memory, help="examples remembered; try inf")
+    parser.add_argument(
+        "--estimator", choices=("linear", "local"), default=Setup.estimator, help="how the models learn"
+    )
     given = parser.parse_args()
     if given.updates < 20 * Setup.every:
         parser.error(
@@ -203,7 +207,8 @@ def main() -> int:
         (classifier, given.updates, 0.85, False),
         (regressor, given.updates // 5, 0.8, True),
     ):
-        setup, began = Setup(updates=updates, memory=given.memory), time.process_time()
+        setup = Setup(updates=updates, memory=given.memory, estimator=given.estimator)
+        began = time.process_time()
         record = run(setup, quiet=False)
         start = f"{run.__name__}, {updates:,} updates, {(time.process_time() - began) / 60:.1f} CPU minutes"
         for words, holds in checks(record, least, honest):

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from functools import partial
 
+import pytest
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 # its two pipes become files 3 and 4, where it listens and answers
@@ -30,6 +32,15 @@ class PageLeft(Exception):
 def is_loaded(loader, event):
     told = event.get("params", {})
     return event.get("method") == "Page.lifecycleEvent" and (told["loaderId"], told["name"]) == (loader, "load")
+
+
+def opened(tmp_path_factory, unchecked):
+    """The body of a fixture: a browser, closed at the end. Without Chromium the tests are skipped: `unchecked` says which."""
+    if CHROMIUM is None:
+        pytest.skip(f"there is no chromium on this machine: {unchecked} is not checked")
+    browser = Browser(tmp_path_factory.mktemp("browser"))
+    yield browser
+    browser.close()
 
 
 class Browser:
@@ -65,7 +76,7 @@ class Browser:
 
     def next(self):
         while b"\0" not in self.buffer:
-            ready, _, _ = select.select([self.read], [], [], 120)
+            ready, _, _ = select.select([self.read], [], [], 600)
             chunk = os.read(self.read, 1 << 20) if ready else b""
             assert chunk, "the browser does not answer"
             self.buffer += chunk
@@ -98,11 +109,11 @@ class Browser:
         """Evaluate, in the browser, until the answer is true; a page that is loaded meanwhile is asked in its turn."""
         polling = f"""
             new Promise((resolve, reject) => {{
-                const give_up = Date.now() + 60000;
+                const give_up = Date.now() + 600000;
                 const look = () => {{
                     const found = {expression};
                     if (found) resolve(found);
-                    else if (Date.now() > give_up) reject(new Error('not within a minute'));
+                    else if (Date.now() > give_up) reject(new Error('not within ten minutes'));
                     else setTimeout(look, 50);
                 }};
                 look();
@@ -118,7 +129,7 @@ class Browser:
         os.close(self.write)
         os.close(self.read)
         try:
-            self.process.wait(20)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -159,7 +159,7 @@ def test_samples_that_cannot_be_drawn(samples, estimator):
         net.nll(x, torch.tensor([0, 1, 2]), samples=samples)
 
 
-@pytest.mark.parametrize("samples", [0, -1, 1.5])
+@pytest.mark.parametrize("samples", [-1, 1.5, False])
 def test_samples_that_cannot_be_predicted_with(samples):
     net = linear_net()
     with refused(net, repr(samples), "1 or more"):
@@ -269,7 +269,7 @@ def test_max_step_must_be_positive(max_step, name):
 @given(st.one_of(st.floats(max_value=0), st.sampled_from([nan, inf, "begin", [1]])))
 def test_max_std_must_be_positive(max_std):
     net = linear_net()
-    with refused(net, "max_std", repr(max_std), "'start'", "None switches it off"):
+    with refused(net, "max_std", repr(max_std), "'start'", "None for no limit"):
         mesu.MESU(net, memory=100, max_std=max_std)
 
 

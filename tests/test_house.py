@@ -11,27 +11,19 @@ FILES = {
     for folder in ("src", "benchmarks")
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
-MOST_LINES = 60  # of a function; blank lines and docstrings do not count
+MOST_LINES = 60  # of a function, from its `def` to its end, docstring and blank lines included
 # Functions that are longer, each with its reason. An entry that is no longer needed fails the test.
-LONGER: dict[tuple[str, str], str] = {}
+LONGER = {
+    ("src/mesu/engine/local.py", "build"): "holds `learn` and nothing else",
+    ("src/mesu/engine/local.py", "learn"): "one compiled loop, and a line for each of its arguments",
+    ("src/mesu/prediction.py", "predict"): "half of it is the docstring of the most public function",
+}
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def code_lines(function: ast.AST, lines: list[str]) -> int:
-    """Lines of a function, without blank lines and without its docstring or those of what is defined in it."""
-    skipped = set()
-    for node in ast.walk(function):
-        if isinstance(node, (*FUNCTION, ast.ClassDef)) and ast.get_docstring(node) is not None:
-            skipped |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-    return sum(
-        1 for i in range(function.lineno, function.end_lineno + 1) if i not in skipped and lines[i - 1].strip() != ""
-    )
-
-
 def long_functions(name: str, text: str) -> dict[tuple[str, str], int]:
-    lines = text.splitlines()
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, FUNCTION)]
-    counts = {(name, node.name): code_lines(node, lines) for node in functions}
+    counts = {(name, node.name): node.end_lineno - node.lineno + 1 for node in functions}
     return {key: count for key, count in counts.items() if count > MOST_LINES}
 
 
@@ -49,13 +41,10 @@ def test_the_sources_are_found():
     assert "src/mesu/posterior/bayesian.py" in FILES
 
 
-def test_lines_are_counted_as_said():
-    text = 'def f():\n    """Two\n\n    lines."""\n\n    x = 1\n\n    def g():\n        "Doc."\n        return x\n'
-    (function,) = ast.parse(text).body
-    assert code_lines(function, text.splitlines()) == 4
-    long = "def f():\n" + "    x = 1\n\n" * MOST_LINES
-    assert long_functions("a.py", long) == {("a.py", "f"): MOST_LINES + 1}
-    assert long_functions("a.py", long.replace("    x = 1\n", "", 1)) == {}
+def test_all_lines_of_a_function_count():
+    long = 'def f():\n    """Two\n\n    lines."""\n' + "\n    x = 1\n" * ((MOST_LINES - 4) // 2)
+    assert long_functions("a.py", long) == {}
+    assert long_functions("a.py", long + "    y = 1\n") == {("a.py", "f"): MOST_LINES + 1}
 
 
 def test_no_function_is_longer_than_the_limit_without_a_reason():

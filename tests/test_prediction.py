@@ -301,3 +301,36 @@ def test_numpy_arrays_are_told_what_to_become():
 def test_a_network_that_gives_a_tuple_is_told_what_a_prediction_wants(wrap):
     with pytest.raises(TypeError, match="gives a tuple, and a prediction wants one tensor"):
         mesu.predict(wrap(nn.LSTM(2, 3, batch_first=True)), torch.zeros(4, 5, 2))
+
+
+# -- keywords in chunks -----------------------------------------------------------------------------------------------
+
+
+class Masked(nn.Module):
+    """Inputs times a mask, plus what has no rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x, mask, shift=None, more=None):
+        x = x * mask if more is None else x * mask * more["scale"]
+        return self.layer(x if shift is None else x + shift)
+
+
+@pytest.mark.parametrize("wrap", [lambda module: mesu.Bayesian(module, seed=0), lambda module: module])
+def test_keywords_with_rows_are_cut_with_the_inputs(wrap):
+    net, x, mask = wrap(Masked()), torch.randn(7, 4), torch.randint(2, (7, 4)).float()
+    more = {"scale": torch.rand(7, 1)}
+    for keywords in ({}, {"shift": torch.randn(4)}, {"shift": torch.randn(1, 4), "more": more}):
+        whole = mesu.predict(net, x, samples=5, mask=mask, **keywords)
+        parts = mesu.predict(net, x, samples=5, chunk=2, mask=mask, **keywords)
+        for field in FIELDS:
+            assert torch.allclose(getattr(parts, field), getattr(whole, field), atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [lambda mask: mask.numpy(), lambda mask: list(mask)])
+def test_keywords_that_may_be_rows_are_refused_where_rows_are_cut(make):
+    net, x, mask = mesu.Bayesian(Masked(), seed=0), torch.randn(7, 4), torch.ones(7, 4)
+    with pytest.raises(ValueError, match=r"'mask' is a \w+ as long as the 7 rows.*chunk=len\(x\)"):
+        mesu.predict(net, x, samples=5, chunk=3, mask=make(mask))

@@ -56,7 +56,7 @@ def consolidate(w, state, c):
 """
 POSTERIOR = """
 from typing import NamedTuple
-from mesu.rules import Gaussian, checks
+from mesu.rules import Gaussian, checks, curvature
 from mesu.rules.primitives import between, root
 
 class Constants(NamedTuple):
@@ -75,6 +75,16 @@ def step(q, g, c):
     h = between(c.lr * q.std * g.std, -1e9, 1e9)
     return Gaussian(q.mean - c.lr * q.std * q.std * between(g.mean, -1e9, 1e9), q.std * (1.0 - h))
 """
+
+
+# the same, with a step for a known curvature
+CURVED = (
+    POSTERIOR
+    + """
+def for_curvature(c):
+    return curvature.Constants(c.lr, 2.0 * c.lr, 1.0, 0.0, 0.0, 0.0, None, None, None)
+"""
+)
 
 
 @pytest.fixture
@@ -111,7 +121,7 @@ def test_no_rule_of_the_library_is_left_out():
     }  # which is FOO-VB's
 
 
-@pytest.mark.parametrize("text", [WEIGHT, POSTERIOR])
+@pytest.mark.parametrize("text", [WEIGHT, POSTERIOR, CURVED])
 def test_the_rules_that_are_broken_below_are_sound(module, text):
     check_rule(module(text), {"lr": 0.1})
 
@@ -170,6 +180,8 @@ BREAKS = [
     ("idle", WEIGHT, "c._replace(lr=0.0)", "sgd.Constants(0.0)", "must return Constants"),
     ("idle", POSTERIOR, "q.std * (1.0 - h))", "root(q.std * q.std + 1e-3) * (1.0 - h))", "move a weight"),
     ("keeps positive", POSTERIOR, "c.lr * reach < 1.0", "True", "makes one negative"),
+    ("curvature", CURVED, "2.0 * c.lr", "c.lr", "narrows sigma by"),
+    ("curvature", CURVED, "2.0 * c.lr, 1.0,", "2.0 * c.lr, 0.99,", "made of idle ones it moves"),
 ]
 
 
@@ -200,6 +212,14 @@ def test_compiled_code_that_gives_other_numbers_is_caught(module):
     with pytest.raises(ContractBroken, match="on tensors") as caught:
         check_rule(rule, {"lr": 0.1})
     assert caught.value.contract == "compiled"
+
+
+def test_a_step_without_bounds_that_is_not_the_step_is_caught(module, monkeypatch):
+    monkeypatch.setattr(rules.curvature, "may_be_cut", lambda q, g, c: False)
+    check_rule(rules.mesu, {"memory": 50.0})
+    with pytest.raises(ContractBroken, match="uncut_step is not the step") as caught:
+        check_rule(rules.mesu, {"memory": 50.0, "max_step": 0.01})
+    assert caught.value.contract == "curvature"
 
 
 def test_a_rule_that_raises_is_named(module):

@@ -5,20 +5,19 @@ digits, and of all their rows; per cent on bananas; mean absolute errors on thre
 on bananas.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from benchmarks.streams import prequential
-from benchmarks.streams.adapters import Running
 from benchmarks.streams.data import STREAMS, Stream
+from benchmarks.streams.least_squares import LeastSquares
 from benchmarks.streams.models import MODELS, SHORT, mesu_model
 from river import datasets
 
 import mesu
-from mesu.posterior import initial
+from mesu.online.settings import WIDE
 
 TASK, TASKS = 1_797, 3
 EARLY = 4  # blocks of 50 rows
@@ -26,50 +25,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "MESU": {},
     f"memory {SHORT:,}": {"memory": SHORT},
     "memory 500": {"memory": 500},
-    "start half as wide": {"start": 0.5},
-    "start twice as wide": {"start": 2.0},
+    "start half as wide": {"init_scale": WIDE / 2},
+    "start twice as wide": {"init_scale": WIDE * 2},
     "200 hidden units": {"hidden": (200,)},
-    "30 samples an update": {"samples": 30},
+    "drawn updates, as before": {"estimator": "local", "hidden": (50,)},
     "no hidden layer": {"hidden": ()},
     f"no hidden layer, memory {SHORT:,}": {"hidden": (), "memory": SHORT},
 }
-
-
-class LeastSquares:
-    """Recursive least squares: the exact posterior of a linear model, covariances included, which forgets nothing."""
-
-    takes_dicts = False
-
-    def __init__(self, columns: int) -> None:
-        self.inputs, self.targets = Running(), Running()
-        self.weights, self.covariance = np.zeros(columns + 1), np.eye(columns + 1)
-
-    def predict(self, x: np.ndarray) -> float:
-        """The number that is expected; 0 before the first row."""
-        return self.targets.back(self.weights @ self._scaled(x)) if self.targets.rows else 0.0
-
-    def learn(self, x: np.ndarray, y: float) -> None:
-        """Learn a row."""
-        self.inputs.follow(x[0])
-        self.targets.follow(y)
-        z = self._scaled(x)
-        gain = self.covariance @ z / (1 + z @ self.covariance @ z)
-        self.weights = self.weights + gain * (self.targets.scaled(y) - self.weights @ z)
-        self.covariance = self.covariance - np.outer(gain, z @ self.covariance)
-
-    def _scaled(self, x: np.ndarray) -> np.ndarray:
-        return np.append(self.inputs.scaled(x[0]), 1.0)
-
-
-@contextmanager
-def _start(scale: float) -> Iterator[None]:
-    """Another first sigma, for River's models and scikit-learn's alike."""
-    usual = initial.STARTS["keep"]
-    initial.STARTS["keep"] = usual._replace(std_scale=scale * usual.std_scale)
-    try:
-        yield
-    finally:
-        initial.STARTS["keep"] = usual
 
 
 def _cells(build: Callable[[Stream, int], Any]) -> list[str]:
@@ -93,9 +55,7 @@ def main() -> None:
     print("| | task 1 | task 2 | task 3 | all | bananas | chicks | approval | water |")
     print("|---" * 9 + "|")
     for name, variant in VARIANTS.items():
-        choices = dict(variant)
-        with _start(choices.pop("start", 1.0)):
-            cells = _cells(lambda stream, seed, choices=choices: mesu_model(stream, seed, **choices))
+        cells = _cells(lambda stream, seed, choices=variant: mesu_model(stream, seed, **choices))
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
     for name in ("linear", "mlp"):
         print(f"| {MODELS[name].label} | {' | '.join(_cells(MODELS[name].build))} |", flush=True)

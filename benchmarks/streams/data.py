@@ -1,4 +1,4 @@
-"""The streams by name: River's real ones that are inside its wheel, and digits that change."""
+"""The streams by name: real ones in River's wheel and in `mesu.data`, digits that change, and numbers made by a formula."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -6,10 +6,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from benchmarks.streams import digits
+from benchmarks.streams import digits, numbers
 from river import datasets
 
-FIRST = 2_000  # rows of the two longest, 5,300 and 49,097: the whole benchmark is to take half an hour
+import mesu.data
+
+FIRST = 2_000  # rows of River's two longest, 5,300 and 49,097
+COVERTYPE = 50_000  # rows of 581,012: River's forest takes half an hour for them, in three seeds
 
 
 @dataclass(frozen=True)
@@ -69,17 +72,32 @@ def _series(name: str, title: str, rows: Iterable[tuple[dict, float]], season: i
     return _real(name, title, after, regression=True)
 
 
+def _rows(name: str, title: str, rows: mesu.data.Rows) -> Stream:
+    columns = tuple(f"column {i:02}" for i in range(rows.x.shape[1]))
+    return Stream(name, title, columns, rows.x, rows.y.tolist())
+
+
+def _made(name: str, title: str, made: numbers.Made) -> Stream:
+    X, y, changes = made
+    return Stream(name, title, tuple(f"column {i:02}" for i in range(X.shape[1])), X, y.tolist(), True, changes)
+
+
 def _digits(name: str, title: str, made: digits.Made) -> Stream:
     X, y, changes = made
     return Stream(name, title, tuple(f"pixel {i:02}" for i in range(X.shape[1])), X, y.tolist(), False, changes)
 
 
-# Each takes a seed. River's streams keep their order, whatever it is; it shuffles and permutes the digits.
+# Each takes a seed. Real streams keep their order, whatever it is; it shuffles and permutes the digits, and draws made-up rows.
 STREAMS: dict[str, Callable[[int], Stream]] = {
     "phishing": lambda seed: _real("phishing", "Phishing: web pages, 2 classes", datasets.Phishing()),
     "bananas": lambda seed: _real("bananas", "Bananas: two columns, 2 classes", datasets.Bananas().take(FIRST)),
     "segments": lambda seed: _real("segments", "ImageSegments: 18 columns, 7 classes", datasets.ImageSegments()),
     "shuttle": lambda seed: _real("shuttle", "Shuttle: 9 columns, normal or not", datasets.Shuttle().take(FIRST)),
+    "elec2": lambda seed: _rows("elec2", "Elec2: price of electricity, up or down", mesu.data.elec2()),
+    "weather": lambda seed: _rows("weather", "NOAA weather: rain or not", mesu.data.weather()),
+    "covertype": lambda seed: _rows("covertype", "Covertype: 54 columns, 7 classes", mesu.data.covertype()).first(
+        COVERTYPE
+    ),
     "permuted": lambda seed: _digits(
         "permuted", "Permuted digits: new pixels for every task", digits.permuted(seed, tasks=6)
     ),
@@ -110,9 +128,16 @@ STREAMS: dict[str, Callable[[int], Stream]] = {
         12,
         lambda at: {"year": at.year, "month": at.month},
     ),
+    "friedman": lambda seed: _made(
+        "friedman", "Friedman: ten columns, whose roles change twice", numbers.friedman(seed, rows=6_000)
+    ),
+    "correlated": lambda seed: _made(
+        "correlated", "Correlated: ten columns that share one cause", numbers.correlated(seed, rows=4_000)
+    ),
 }
 GROUPS = {
-    "Real streams, classes": ("phishing", "bananas", "segments", "shuttle"),
+    "Real streams, classes": ("phishing", "bananas", "segments", "shuttle", "elec2", "weather", "covertype"),
     "Digits that change": ("permuted", "rotated", "recurring"),
     "Real streams, numbers": ("chicks", "approval", "stocks", "water", "airline"),
+    "Numbers by a formula": ("friedman", "correlated"),
 }

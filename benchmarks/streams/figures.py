@@ -15,7 +15,7 @@ from PIL import Image
 
 from mesu.lab.drawing.style import FAINT, figure_style
 
-BLOCKS = 4  # that make the window
+BLOCKS = 4  # that make the window, or a fiftieth of a long stream
 COLOURS = 128  # of the file
 DOTS = 110  # an inch: 1,000 pixels wide
 STYLES: dict[str, dict[str, Any]] = {
@@ -28,12 +28,13 @@ STYLES: dict[str, dict[str, Any]] = {
 def draw(stream: Stream, results: Results, path: Path) -> None:
     """One line for each model, the mean over seeds; the best is first in the legend."""
     edges = np.array(stream.edges)
+    blocks = max(BLOCKS, len(edges) // 50)
     there = {model: found for model in MODELS if (found := of(results, stream.name, model))}
     best = sorted(there, key=lambda model: mean(there[model], "score"), reverse=not stream.regression)
     with figure_style(), plt.rc_context({"savefig.dpi": DOTS}):
         figure, axes = plt.subplots(figsize=(9.2, 3.6), layout="constrained")
         curves = {
-            model: _sliding(np.mean([result.blocks for result in there[model]], 0), edges)
+            model: _sliding(np.mean([result.blocks for result in there[model]], 0), edges, blocks)
             * (1 if stream.regression else 100)
             for model in best
         }
@@ -41,7 +42,7 @@ def draw(stream: Stream, results: Results, path: Path) -> None:
         for model, curve in curves.items():
             hidden = model == "baseline" and curve.min() < low  # bits of it that look out would only confuse
             axes.plot(
-                edges[BLOCKS:],
+                edges[blocks:],
                 np.full_like(curve, np.nan) if hidden else curve,
                 color=MODELS[model].colour,
                 label=f"{name_of(model, stream.regression)}: {_number(mean(there[model], 'score'), stream)}",
@@ -50,11 +51,11 @@ def draw(stream: Stream, results: Results, path: Path) -> None:
         axes.set_ylim(low, high)
         for at in stream.changes:
             axes.axvline(at, color=FAINT, linewidth=0.8, linestyle=(0, (2, 3)), zorder=1)
-        width = int(np.median(np.diff(edges))) * BLOCKS
+        width = int(np.median(np.diff(edges))) * blocks
         axes.set(title=stream.title, xlabel="rows so far", xlim=(0, len(stream)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
         axes.set_ylabel(
-            f"mean absolute error, last {width} rows" if stream.regression else f"accuracy, last {width} rows, %"
+            f"mean absolute error, last {width:,} rows" if stream.regression else f"accuracy, last {width:,} rows, %"
         )
         figure.legend(loc="outside right upper", title="over the whole stream", alignment="left")
         _save(figure, path)
@@ -81,10 +82,10 @@ def _save(figure: Figure, path: Path) -> None:
         image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
-def _sliding(blocks: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def _sliding(scores: np.ndarray, edges: np.ndarray, blocks: int) -> np.ndarray:
     """The mean over the last few blocks, at the end of each."""
-    total = np.concatenate([[0.0], np.cumsum(blocks)])
-    return (total[BLOCKS:] - total[:-BLOCKS]) / (edges[BLOCKS:] - edges[:-BLOCKS])
+    total = np.concatenate([[0.0], np.cumsum(scores)])
+    return (total[blocks:] - total[:-blocks]) / (edges[blocks:] - edges[:-blocks])
 
 
 def _number(score: float, stream: Stream) -> str:

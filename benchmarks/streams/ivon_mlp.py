@@ -1,4 +1,4 @@
-"""IVON, a variational optimiser for torch, on a perceptron as wide as MESU's: `pip install 'mesu[bench]'`.
+"""IVON, a variational optimiser for torch, on a perceptron of 50 hidden units: `pip install 'mesu[bench]'`.
 
 Settings are those of its README: an effective sample size of as many examples as there are (here the length of the stream,
 which it is given), one draw an update, and the defaults for the rest. Predictions average several draws. Only its rate is

@@ -10,7 +10,8 @@ from benchmarks.streams.table import Cost, Result
 
 Results = dict[tuple[str, str, int], Result]
 Costs = dict[tuple[str, str], Cost]
-NUMBERS = GROUPS["Real streams, numbers"]
+NUMBERS = GROUPS["Real streams, numbers"] + GROUPS["Numbers by a formula"]
+NOT_RUN = "-"
 CHANGING = ("permuted", "recurring")
 TASK_BLOCKS = 36  # of 50 rows, the last a little shorter: the 1,797 digits
 
@@ -64,7 +65,7 @@ def _is_whole(results: Results, stream: str) -> bool:
 
 def _early(found: list[Result]) -> str:
     if not found:
-        return ""
+        return NOT_RUN
     tasks = np.mean([result.blocks for result in found], 0).reshape(-1, TASK_BLOCKS)
     return ", ".join(f"{100 * right / 200:.0f}" for right in tasks[:, :4].sum(1))
 
@@ -72,7 +73,7 @@ def _early(found: list[Result]) -> str:
 def _spread(results: Results, stream: str, model: str, field: str, times: float) -> str:
     values = [times * getattr(result, field) for result in of(results, stream, model)]
     if not values:
-        return ""
+        return NOT_RUN
     digits = 1 if times == 100 or fmean(values) >= 10 else 2
     around = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{fmean(values):,.{digits}f}{around}"
@@ -81,6 +82,6 @@ def _spread(results: Results, stream: str, model: str, field: str, times: float)
 def _cost(results: Results, costs: Costs, stream: str, model: str) -> str:
     found, cost = of(results, stream, model), costs.get((stream, model))
     if not found:
-        return ""
+        return NOT_RUN
     time, kib = f"{cost.us_per_row:,.0f}" if cost else "?", mean(found, "kib")
     return f"{time} / {kib:,.0f}" if kib >= 10 else f"{time} / {kib:.1f}"

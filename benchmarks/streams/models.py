@@ -1,4 +1,7 @@
-"""The models that are compared, each with its library's defaults except IVON's rate; none is tuned on these streams."""
+"""The models that are compared, each with its library's defaults except IVON's rate.
+
+MESU's defaults were chosen on most of these streams: docs/streams.md says on which.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -6,6 +9,7 @@ from typing import Any, NamedTuple
 from benchmarks.streams.adapters import RiverClassifier, RiverRegressor, ScikitClassifier, ScikitRegressor
 from benchmarks.streams.data import Stream
 from benchmarks.streams.ivon_mlp import IVONPerceptron
+from benchmarks.streams.least_squares import LeastSquares
 from river import dummy, forest, linear_model, preprocessing, stats, tree
 from sklearn.linear_model import SGDClassifier, SGDRegressor
 from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -21,6 +25,7 @@ class Contestant(NamedTuple):
     label: str
     colour: str
     build: Callable[[Stream, int], Any]
+    kind: str = "both"  # what it is for: "classes", "numbers" or "both"
 
 
 def mesu_model(stream: Stream, seed: int, **choices: Any) -> Any:
@@ -69,11 +74,19 @@ def _baseline(stream: Stream, seed: int) -> Any:
     return RiverClassifier(dummy.PriorClassifier())
 
 
+def _bayesian_line(stream: Stream, seed: int) -> Any:
+    scaler: Any = preprocessing.StandardScaler()
+    return RiverRegressor(preprocessing.TargetStandardScaler(scaler | linear_model.BayesianLinearRegression()))
+
+
 # Okabe and Ito's colours, as in mesu.lab.drawing.style
 MODELS = {
     "mesu": Contestant("MESU", "#D55E00", mesu_model),
     "mesu-short": Contestant(
         f"MESU, memory {SHORT:,}", "#8040A8", lambda stream, seed: mesu_model(stream, seed, memory=SHORT)
+    ),
+    "mesu-line": Contestant(
+        "MESU, no hidden layer", "#F4A582", lambda stream, seed: mesu_model(stream, seed, hidden=()), "numbers"
     ),
     "forest": Contestant("River adaptive random forest", "#0072B2", _forest),
     "hoeffding": Contestant("River Hoeffding adaptive tree", "#009E73", _hoeffding),
@@ -81,8 +94,17 @@ MODELS = {
     "sgd": Contestant("scikit-learn SGD", "#7F7F7F", _sgd),
     "mlp": Contestant("scikit-learn MLP", "#56B4E9", _mlp),
     "ivon": Contestant("IVON, torch", "#CC79A7", IVONPerceptron),
+    "squares": Contestant(
+        "recursive least squares", "#4D9221", lambda stream, seed: LeastSquares(len(stream.columns)), "numbers"
+    ),
+    "bayes": Contestant("River Bayesian linear regression", "#B8860B", _bayesian_line, "numbers"),
     "baseline": Contestant("most common class so far", "#1f2328", _baseline),
 }
+
+
+def takes(model: str, stream: Stream) -> bool:
+    """Whether a model is for streams of this kind."""
+    return MODELS[model].kind in ("both", "numbers" if stream.regression else "classes")
 
 
 def name_of(model: str, regression: bool) -> str:

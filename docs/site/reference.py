@@ -18,11 +18,13 @@ class Group(NamedTuple):
 
 
 GROUPS = {
-    "posterior": Group("Posterior", "A network whose weights are Gaussians.", ("mesu.Bayesian", "mesu.Pair")),
+    "posterior": Group(
+        "Posterior", "A network whose weights are Gaussians.", ("mesu.Bayesian", "mesu.Pair", "mesu.Cost")
+    ),
     "prediction": Group(
         "Prediction",
         "Averages over drawn networks, with their uncertainty.",
-        ("mesu.predict", "mesu.Prediction", "mesu.RegressionPrediction"),
+        ("mesu.predict", "mesu.predictor", "mesu.Prediction", "mesu.RegressionPrediction"),
     ),
     "optimisers": Group(
         "Optimisers",
@@ -32,6 +34,11 @@ GROUPS = {
             *("mesu.EWC", "mesu.EWCOnline", "mesu.EWCStream", "mesu.SI", "mesu.optim.SIPerTask", "mesu.optim.SGD"),
             *("mesu.StepRefused", "mesu.optim.PosteriorOptimizer", "mesu.optim.WeightOptimizer"),
         ),
+    ),
+    "memory": Group(
+        "Memory",
+        "How long to remember, what is still remembered, and what keeps a network from learning.",
+        ("mesu.MemoryReport", "mesu.memory_for", "mesu.memory_report", "mesu.LearningWarning"),
     ),
     "learners": Group(
         "Learners",

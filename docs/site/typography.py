@@ -1,4 +1,4 @@
-"""Equations as SVG paths, drawn at build time: no script, no font and no network when a page is viewed. And per cent signs."""
+"""Equations as SVG paths, drawn at build time, so that a page needs no script, font or network; and unbreakable numbers."""
 
 import html
 import re
@@ -13,6 +13,7 @@ INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 DISPLAY = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.DOTALL)
 VERBATIM = re.compile(r"(^ *```.*?^ *```|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
 PER_CENT = re.compile(r"(\d) %")
+SPREAD = re.compile(r"(\d) ± (\d)")
 BOX = re.compile(r'width="[^"]*" height="[^"]*" viewBox="(\S+) (\S+) (\S+) (\S+)"')
 
 
@@ -24,9 +25,9 @@ def on_page_content(content: str, page: Page, **_: object) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Keep a number and its per cent sign on one line."""
+    """Keep a number on one line with its per cent sign and with its standard deviation."""
     parts = VERBATIM.split(markdown)
-    parts[::2] = [PER_CENT.sub("\\1\u00a0%", part) for part in parts[::2]]
+    parts[::2] = [SPREAD.sub("\\1\u00a0±\u00a0\\2", PER_CENT.sub("\\1\u00a0%", part)) for part in parts[::2]]
     return "".join(parts)
 
 

@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from mesu import measures, rules
 from mesu.engine import EngineFallback
+from mesu.health import LearningWarning
 from mesu.learners import BayesianLearner, WeightLearner
+from mesu.memory import MemoryReport, memory_for, memory_report
 from mesu.online.loading import load
 from mesu.optim import EWC, FOOVB, MESU, SI, BayesByBackprop, BayesianSynapse, EWCOnline, EWCStream, StepRefused
 from mesu.posterior.bayesian import Bayesian, Pair
+from mesu.posterior.predictor import predictor
+from mesu.posterior.replicas import Cost
 from mesu.prediction import Prediction, RegressionPrediction, predict
 from mesu.version import __version__
 
@@ -32,11 +36,14 @@ __all__ = [
     "Bayesian",
     "BayesianLearner",
     "BayesianSynapse",
+    "Cost",
     "EWCOnline",
     "EWCStream",
     "EngineFallback",
+    "LearningWarning",
     "MESUClassifier",
     "MESURegressor",
+    "MemoryReport",
     "Pair",
     "Prediction",
     "RegressionPrediction",
@@ -45,7 +52,10 @@ __all__ = [
     "__version__",
     "load",
     "measures",
+    "memory_for",
+    "memory_report",
     "predict",
+    "predictor",
     "rules",
 ]
 

@@ -20,7 +20,8 @@ from torch import Tensor
 from mesu.engine.compiled import NotCompilable, compiled, typed
 from mesu.engine.compiled import in_precision as _in_precision
 from mesu.rules import Gaussian
-from mesu.rules.parts import consolidates, idle_constants, rule_of, setting_names, uses_fisher
+from mesu.rules.curvature import gradient_of_sigma
+from mesu.rules.parts import consolidates, curvature_constants, idle_constants, rule_of, setting_names, uses_fisher
 
 ELSEWHERE = {"check_learner": "mesu.learners.contract", "check_stream": "mesu.lab.stream_contract"}
 PRECISIONS: tuple[tuple[torch.dtype, Any, float], ...] = (
@@ -94,7 +95,10 @@ def check_rule(rule: Any, settings: Mapping[str, Any], *, always_sound: bool = F
     - *sound*: usual gradients leave everything finite; any finite gradient does, and sigma is positive, if `always_sound`;
     - *compiled*: as machine code on scalars, the rule gives what it gives on tensors, in the same precision;
     - *idle*: the constants that `idle` returns move nothing, to the bit;
-    - *keeps positive*: no sigma turns negative where `keeps_positive` says so.
+    - *keeps positive*: no sigma turns negative where `keeps_positive` says so;
+    - *curvature*: the step for a known curvature (`for_curvature`) is close to the step for the gradient of sigma that a small
+      curvature gives, leaves sigma positive for every curvature, moves nothing where `idle` says so, and is `uncut_step`
+      where `may_be_cut` says that no bound cuts it. *Pure* to *compiled* hold for it, too.
 
     Args:
         rule: The rule's module.
@@ -310,6 +314,43 @@ def _check_keeps_positive(case: _Case) -> None:
                     )
 
 
+def _check_curvature(case: _Case) -> None:
+    if not case.posterior or curvature_constants(case.constants) is None:
+        return
+    for dtype, _, _ in PRECISIONS:
+        name, step, (q, g, c) = next(_for_curvature(case, dtype))
+        none, small = Gaussian(g.mean, 0.0 * g.std), Gaussian(g.mean, 1e-2 * g.std)
+        through = Gaussian(g.mean, gradient_of_sigma(q.std, small.std))
+        narrowed = step(q, none, c).std - step(q, small, c).std
+        wanted = case.rule.step(q, none, case.constants).std - case.rule.step(q, through, case.constants).std
+        if dtype == torch.float64 and bool(((narrowed - wanted).abs() > 0.3 * wanted.abs() + 1e-12).any()):
+            raise _Broken(f"for small curvatures it narrows sigma by {narrowed.tolist()}, step by {wanted.tolist()}")
+        for size in (0.0, 1.0, 1e3, EXTREME[dtype]):
+            new = step(q, Gaussian(g.mean, size * g.std), c)
+            if not (bool((new.std > 0).all()) and all(bool(torch.isfinite(value).all()) for value in new)):
+                raise _Broken(
+                    f"with curvatures of size {size:g}, {name} leaves a weight not finite or its sigma not positive"
+                )
+        _check_uncut(case, dtype)
+        idle = idle_constants(case.constants)
+        nothing = Gaussian(0.0 * g.mean, 0.0 * g.std)
+        if idle is not None and not _same(list(q), list(step(q, nothing, curvature_constants(idle)))):
+            raise _Broken("with constants made of idle ones it moves a weight")
+
+
+def _check_uncut(case: _Case, dtype: torch.dtype) -> None:
+    """Whether a step without bounds is the step, where the rule says so: for all weights together, and for each."""
+    for scale in (1.0, 1e-2, 1e-4):
+        (_, step, (q, g, c)), *more = _for_curvature(case, dtype, scale)
+        for _, uncut, _ in more:
+            whole, free = step(q, g, c), uncut(q, g, c)
+            for index in (slice(None), *(slice(i, i + 1) for i in range(len(MEANS)))):
+                most = [Gaussian(*(float(part[index].abs().max()) for part in value)) for value in (q, g)]
+                one, other = ([value[index] for value in new] for new in (whole, free))
+                if not rule_of(type(c)).may_be_cut(*most, c) and not _close(one, other, 1e-5):
+                    raise _Broken(f"may_be_cut says that no bound cuts {most}, and uncut_step is not the step")
+
+
 CONTRACTS: dict[str, Callable[[_Case], None]] = {
     "parts": _check_parts,
     "settings": _check_settings,
@@ -322,6 +363,7 @@ CONTRACTS: dict[str, Callable[[_Case], None]] = {
     "compiled": _check_compiled,
     "idle": _check_idle,
     "keeps positive": _check_keeps_positive,
+    "curvature": _check_curvature,
 }
 
 
@@ -334,6 +376,20 @@ def _step_arguments(case: _Case, dtype: torch.dtype, scale: float = 1.0) -> tupl
     if case.posterior:
         return Gaussian(mean, std), Gaussian(g_mean * scale, g_std * scale), case.constants
     return mean, g_mean * scale, _some_state(case, mean), case.constants
+
+
+def _for_curvature(
+    case: _Case, dtype: torch.dtype, scale: float = 1.0
+) -> Iterator[tuple[str, Callable, tuple[Any, ...]]]:
+    """The steps for a known curvature, with arguments; the gradients multiplied by `scale`."""
+    c = curvature_constants(case.constants)
+    if c is None:
+        return
+    q, g, _ = _step_arguments(case, dtype, scale)
+    known = rule_of(type(c))
+    for name in ("step", "uncut_step"):
+        if hasattr(known, name):
+            yield f"{name} for a curvature", getattr(known, name), (q, Gaussian(g.mean, g.std.abs()), c)
 
 
 def _some_state(case: _Case, w: Tensor) -> Any:
@@ -355,6 +411,8 @@ def _consolidate_arguments(case: _Case, dtype: torch.dtype) -> tuple[Any, ...]:
 def _functions(case: _Case, dtype: torch.dtype) -> Iterator[tuple[str, Callable, tuple[Any, ...]]]:
     """What is checked of a rule: its functions on weights, with arguments."""
     yield "step", case.rule.step, _step_arguments(case, dtype)
+    if case.posterior:
+        yield from _for_curvature(case, dtype)
     if not case.posterior and consolidates(case.rule):
         yield "consolidate", case.rule.consolidate, _consolidate_arguments(case, dtype)
 

@@ -41,7 +41,7 @@ def test_a_short_soak_holds(records):
 
 
 def test_a_model_that_never_forgets_does_not_recover():
-    endless = replace(SHORT, memory=inf)
+    endless = replace(SHORT, memory=inf, estimator="local")  # "linear" finds the jumps of numbers by itself
     assert any("recovered" in words for words in failed(soak.classifier(endless), 0.85, honest=False))
     assert any("recovered" in words for words in failed(soak.regressor(endless), 0.8, honest=True))
 

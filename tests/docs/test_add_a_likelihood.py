@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-likelihood.md"
 def names(capsys, monkeypatch):
     """What the programs of the page leave behind, and what they print."""
     monkeypatch.setattr(LIKELIHOODS, "_registered", dict(LIKELIHOODS._registered))
-    names = {"__name__": "counts"}
+    names = {"__name__": "waiting"}
     for program in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
         exec(program, names)
     return {**names, "printed": capsys.readouterr().out}
@@ -28,7 +28,7 @@ def test_the_page_prints_what_it_quotes(names):
 
 
 def test_the_likelihood_of_the_page_is_found_by_its_name(names):
-    net = mesu.Bayesian(torch.nn.Linear(1, 1), likelihood="poisson", seed=0)
-    assert type(net.likelihood) is names["Poisson"]
-    with pytest.raises(ValueError, match="counts must be 0 or greater, got -1"):
+    net = mesu.Bayesian(torch.nn.Linear(1, 1), likelihood="exponential", seed=0)
+    assert type(net.likelihood) is names["Exponential"]
+    with pytest.raises(ValueError, match="waiting times must be 0 or greater, got -1"):
         net.nll(torch.zeros(1, 1), torch.tensor([[-1.0]]))

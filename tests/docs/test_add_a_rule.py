@@ -59,9 +59,9 @@ if POSTERIORS:
             assert (a - b).abs().max() < 1e-9
             assert (a - old).abs().max() > 1e-3
 
-loops = [learning_loop("plain", sign.Constants)]
+loops = [learning_loop("plain", sign.Constants, None)]
 if POSTERIORS:
-    loops += [learning_loop(kind, drift.Constants) for kind in ("local", "weights")]
+    loops += [learning_loop(kind, drift.Constants, None) for kind in ("local", "weights")]
 compiled = sum(sum(loop.stats.cache_misses.values()) for loop in loops)
 loaded = sum(sum(loop.stats.cache_hits.values()) for loop in loops)
 print(json.dumps({"compiled": compiled, "loaded": loaded, "moved": moved}))
@@ -127,11 +127,9 @@ def test_a_rule_from_outside_runs_both_ways_and_a_second_process_loads_its_code(
     assert (first["compiled"], first["loaded"]) == (3, 0)
     assert learn(folder, posteriors=True) == {"compiled": 0, "loaded": 3, "moved": first["moved"]}
     # a process that has no module of that name must be able to read what is on disk for other rules
-    indexes = [
-        index for index in (folder / "cache").rglob("*.nbi") if re.search(rb"\b(sign|drift)\b", index.read_bytes())
-    ]
-    assert len(indexes) == 3
-    assert all(re.search("_(sign|drift)_", index.name) for index in indexes)
+    files = [file for file in (folder / "cache").iterdir() if re.search(rb"\b(sign|drift)\b", file.read_bytes())]
+    assert len(files) == 3
+    assert all(re.search("_(sign|drift)_", file.name) for file in files)
 
     # the same arithmetic with a helper of another module, then another number in a third module: compiled again each time
     (folder / "sign.py").write_text(re.sub(r"def sign\(x\):\n.*?\n\n\n", "", blocks()[0], flags=re.DOTALL))

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.browser import CHROMIUM, Browser
+from tests.browser import opened
 
 import mesu
 
@@ -91,6 +91,8 @@ def test_public_modules_are_all_looked_at():
     inner = {
         "mesu.__main__",
         "mesu.disk",
+        "mesu.health",
+        "mesu.memory",
         "mesu.lab",
         "mesu.online",
         "mesu.posterior",
@@ -99,6 +101,23 @@ def test_public_modules_are_all_looked_at():
         "mesu.version",
     }
     assert {f"mesu.{found.name}" for found in pkgutil.iter_modules(mesu.__path__)} <= {*MODULES, *inner}
+
+
+def test_a_number_stays_on_one_line_with_its_spread(site):
+    page = text_of(site / "streams.html")
+    assert "\u00a0±\u00a0" in page
+    assert not re.search(r"\d ± \d", page)
+
+
+def test_special_methods_are_not_in_the_reference(site):
+    pages = [text_of(path) for path in (site / "reference").glob("*.html")]
+    assert not [found for page in pages for found in re.findall(r'id="[\w.]*\.[A-Z]\w*\.__\w+__"', page)]
+
+
+def test_files_of_numbers_that_a_page_names_are_on_the_site(site):
+    for path in site.rglob("*.html"):
+        for name in re.findall(r'href="([^":]+\.csv)"', text_of(path)):
+            assert (path.parent / name).is_file(), (path, name)
 
 
 def test_equations_are_drawn_when_the_site_is_built(site):
@@ -132,11 +151,7 @@ def test_a_page_is_light(site):
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on this machine: how the site looks in a browser is not checked")
-    opened = Browser(tmp_path_factory.mktemp("browser"))
-    yield opened
-    opened.close()
+    yield from opened(tmp_path_factory, "how the site looks in a browser")
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

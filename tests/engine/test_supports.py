@@ -1,9 +1,11 @@
 """What the engine runs and what it leaves to torch: it must never run what it does not know exactly."""
 
+import functools
 import sys
 import types
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -11,6 +13,7 @@ from torch import nn
 import mesu
 from mesu import optim, rules
 from mesu.engine import why_not
+from mesu.posterior import Bernoulli, HeteroscedasticGaussian, Poisson
 from mesu.posterior.likelihood import Categorical, GaussianNoise
 
 
@@ -230,7 +233,7 @@ def test_a_posterior_with_methods_of_its_own_is_left_to_torch():
 # -- likelihoods ------------------------------------------------------------------------------------------------------
 
 
-class Poisson:
+class Rates:
     def check(self, y):
         """Any count."""
 
@@ -246,10 +249,180 @@ class Tempered(GaussianNoise):
         return 0.5 * super().nll(out, y)
 
 
-@pytest.mark.parametrize("likelihood", [Poisson(), Tempered(0.5)])
+@pytest.mark.parametrize("likelihood", [Rates(), Poisson(), HeteroscedasticGaussian(), Bernoulli(), Tempered(0.5)])
 def test_likelihoods_that_it_does_not_know_are_left_to_torch(likelihood):
     net = posterior(likelihood=likelihood)
     reason = f"its likelihood, {type(likelihood).__name__}, has no compiled form"
     assert why_not(net, mesu_of(net)) == reason
     with pytest.warns(mesu.EngineFallback, match=reason):
         mesu.BayesianLearner(net, mesu_of(net))
+
+
+@pytest.mark.parametrize(
+    "options", [{"class_weights": [1.0, 2.0, 1.0]}, {"ignore_index": -1}, {"label_smoothing": 0.1}, {}]
+)
+def test_labels_that_do_not_count_alike_are_left_to_torch(options):
+    net, plain = posterior(likelihood=Categorical(**options)), perceptron()
+    reason = "its likelihood weighs, smooths or leaves out labels, which only torch does" if options else None
+    assert why_not(net, mesu_of(net)) == reason
+    if options:
+        with pytest.warns(mesu.EngineFallback, match=reason):
+            mesu.WeightLearner(plain, optim.SGD(plain.parameters(), 0.1), likelihood=Categorical(**options))
+    else:
+        mesu.WeightLearner(plain, optim.SGD(plain.parameters(), 0.1), likelihood=Categorical())
+
+
+@pytest.mark.parametrize("method", ["check", "nll", "sample", "summarise"])
+def test_a_likelihood_that_was_given_another_method_is_left_to_torch(method):
+    net = posterior(likelihood=Categorical())
+    setattr(net.likelihood, method, lambda *arguments: None)
+    assert why_not(net, mesu_of(net)) == f"its likelihood, Categorical, has been given another {method}"
+
+
+# -- what was changed on one object only, or everywhere ----------------------------------------------------------------
+
+
+def test_methods_that_were_replaced_on_one_object_are_left_to_torch():
+    net = posterior()
+    optimizer = mesu_of(net)
+    optimizer.step = lambda closure=None: None
+    assert why_not(net, optimizer) == "MESU has a step of its own, which only torch runs"
+    optimizer = mesu_of(net)
+    net.nll = lambda *arguments, **options: torch.zeros(())
+    assert why_not(net, optimizer) == "Bayesian has a nll of its own, which only torch runs"
+    del net.nll
+    assert why_not(net, optimizer) is None
+
+
+def test_a_step_that_poses_as_the_one_it_replaces_is_left_to_torch():
+    class Mine(mesu.MESU):
+        @functools.wraps(mesu.MESU.step)
+        def step(self, closure=None):
+            return None
+
+    net = posterior()
+    assert why_not(net, mesu_of(net, Mine)) == "Mine has a step of its own, which only torch runs"
+
+
+EVERYWHERE = [
+    nn.modules.module.register_module_forward_hook,
+    nn.modules.module.register_module_forward_pre_hook,
+    nn.modules.module.register_module_full_backward_hook,
+    sys.modules["torch.optim.optimizer"].register_optimizer_step_pre_hook,
+    sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook,
+]
+
+
+@pytest.mark.parametrize("register", EVERYWHERE)
+def test_hooks_on_everything_are_left_to_torch_until_they_are_gone(register):
+    net = posterior()
+    handle = register(lambda *_: None)
+    try:
+        assert "there are hooks on all" in why_not(net, mesu_of(net))
+    finally:
+        handle.remove()
+    assert why_not(net, mesu_of(net)) is None
+
+
+def test_an_optimiser_for_another_estimator_is_left_to_torch():
+    net = posterior()
+    optimizer = mesu_of(net)
+    net.estimator = "local"  # sigma's gradient then means something else
+    assert "made for another estimator than 'local'" in why_not(net, optimizer)
+    assert why_not(net, mesu_of(net)) is not None  # its draws are narrower than it believes
+    net = posterior()
+    tuples = [(pair.mean, pair.std) for pair in net.pairs()]
+    assert "made for another estimator than 'linear'" in why_not(net, mesu.MESU(tuples, memory=100, prior_std=1.0))
+
+
+def test_a_hook_that_comes_later_is_called():
+    calls = []
+    x, y = np.ones((3, 4), np.float32), np.array([0, 1, 2])
+    net, plain = posterior(), perceptron()
+    for module, learner in (
+        (net.module, mesu.BayesianLearner(net, mesu_of(net))),
+        (plain, mesu.WeightLearner(plain, optim.SGD(plain.parameters(), 0.1))),
+    ):
+        learner.learn(x, y)
+        assert learner.engine is not None
+        module[1].register_forward_hook(lambda *_: calls.append(1))
+        with pytest.warns(mesu.EngineFallback, match="it has hooks on its layers"):
+            learner.learn(x, y)
+        assert len(calls) == 3
+        calls.clear()
+
+
+# -- layers and parameters in more than one place ----------------------------------------------------------------------
+
+
+def with_shared_activation(ends_in_it):
+    active = nn.ReLU()
+    layers = [nn.Linear(4, 5), active, nn.Linear(5, 5), active, nn.Linear(5, 3)]
+    return nn.Sequential(*layers, active) if ends_in_it else nn.Sequential(*layers)
+
+
+def with_shared_layer(between):
+    layer = nn.Linear(4, 4)
+    return nn.Sequential(layer, *between, layer)
+
+
+def with_weight(weight):
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+    module[2].weight = weight(module[0].weight)
+    return module
+
+
+class Own(nn.Parameter):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: with_shared_activation(True), "ends in an activation"),
+        (lambda: with_shared_layer([]), "Linear '1' is used more than once"),
+        (lambda: with_shared_layer([nn.ReLU()]), "Linear '2' is used more than once"),
+        (lambda: with_weight(lambda w: w), "share memory"),
+        (lambda: with_weight(lambda w: nn.Parameter(w.data)), "share memory"),
+        (lambda: with_weight(lambda w: nn.Parameter(w.data.view(-1).as_strided((4, 4), (0, 1)))), "share memory"),
+        (lambda: with_weight(lambda w: nn.Parameter(torch.ones(4, 1).expand(4, 4))), "share memory"),
+        (lambda: with_weight(lambda w: Own(torch.ones(4, 4))), "its parameters are Own, Parameter"),
+        (lambda: perceptron().share_memory(), "shared with other processes"),
+        (lambda: nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Dropout(0.5), nn.Linear(5, 3)), "Dropout"),
+        (lambda: nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3))), "ParametrizedLinear"),
+        (lambda: nn.Sequential(nn.utils.parametrizations.orthogonal(nn.Linear(4, 3))), "ParametrizedLinear"),
+    ],
+)
+def test_networks_that_are_not_what_they_seem_are_left_to_torch(make, reason):
+    net = make()
+    assert reason in why_not(net, optim.SGD(net.parameters(), 0.1))
+
+
+def test_tied_layers_of_a_posterior_are_left_to_torch():
+    for make in (lambda: with_shared_layer([nn.ReLU()]), lambda: with_weight(lambda w: w)):
+        net = posterior(make())
+        assert ("used more than once" in why_not(net, mesu_of(net))) or ("share memory" in why_not(net, mesu_of(net)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: with_shared_activation(False),
+        lambda: with_weight(lambda w: nn.Parameter(torch.randn(4, 4).t())),  # not contiguous
+        lambda: with_weight(lambda w: nn.Parameter(torch.randn(4, 8)[:, ::2])),
+    ],
+)
+def test_networks_that_only_look_strange_are_run_as_torch_runs_them(make):
+    net, x, y = make(), torch.randn(6, 4).numpy(), np.array([0, 1, 2, 0, 1, 2])
+    net[1].register_buffer("extra", torch.ones(3))  # which nothing uses
+    twin = make()
+    twin.load_state_dict(net.state_dict(), strict=False)
+    compiled, plain = (
+        mesu.WeightLearner(each, optim.SGD(each.parameters(), 0.1), engine=engine)
+        for each, engine in ((net, None), (twin, False))
+    )
+    assert compiled.engine is not None
+    compiled.learn(x, y)
+    plain.learn(x, y)
+    for (name, ours), theirs in zip(net.named_parameters(), twin.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5), name

@@ -124,4 +124,4 @@ def dying_at(moment, monkeypatch):
 @pytest.fixture
 def words_only(monkeypatch):
     """Pages without pictures, which take a second each to draw."""
-    monkeypatch.setattr(page_module, "panels", lambda table, pictures: [])
+    monkeypatch.setattr(page_module, "panels", lambda table, pictures, summary: [])

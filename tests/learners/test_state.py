@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.learners.rules import POSTERIOR, WEIGHT
 from torch import nn
 
 import mesu
-from mesu import optim
 from mesu.lab.data import digits
 from mesu.lab.entry import Entry
 from mesu.lab.experiments import PermutedDigits
@@ -30,22 +30,6 @@ def perceptron(*extra):
 def posterior_learner(extra, rule, estimator):
     net = mesu.Bayesian(perceptron(*extra), estimator=estimator)
     return BayesianLearner(net, rule(net), samples=3)
-
-
-POSTERIOR = {
-    "mesu-exact": lambda net: mesu.MESU(net, memory=100),
-    "mesu-paper": lambda net: mesu.MESU(net, memory=100, update="paper", max_step=0.5),
-    "foo-vb": lambda net: mesu.FOOVB(net),
-}
-
-
-WEIGHT = {
-    "sgd": lambda p: optim.SGD(p, 0.05),
-    "ewc": lambda p: optim.EWC(p, 0.05, 2.0),
-    "ewc-online": lambda p: optim.EWCOnline(p, 0.05, 2.0, 0.2),
-    "ewc-stream": lambda p: optim.EWCStream(p, 0.05, 2.0, 0.2),
-    "si": lambda p: optim.SI(p, 0.05, 0.1),
-}
 
 
 MAKERS = {

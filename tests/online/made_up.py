@@ -12,12 +12,12 @@ from safetensors.numpy import save as as_bytes
 import mesu
 from mesu.disk import digest_of
 from mesu.engine.predict import layer_edges
-from mesu.online.settings import Settings
+from mesu.online.settings import NARROWING, WIDE, Settings
 
-CLASSES = Settings((12,), 1000, 1.0, 10, 64, standardise=True, regression=False, seed=3)
-
-
-NUMBERS = replace(CLASSES, regression=True)
+NUMBERS = Settings((12,), 1000, 1.0, 10, 64, standardise=True, regression=True, seed=3)
+LINEAR = {"prior_std": "start", "init_scale": WIDE, "estimator": "linear", "narrowing": NARROWING}
+CLASSES = replace(NUMBERS, regression=False, **LINEAR)
+JOINT = replace(NUMBERS, **LINEAR)
 
 
 def clusters(rows, classes=4, width=5, seed=0):
@@ -82,6 +82,7 @@ def forge(path, change):
     change(header, description, tensors)
     header["description"] = json.dumps(description)
     header["sha256"] = digest_of(header["description"], tensors)
+    header["sha256 with mesu"] = digest_of(header["sha256"], header["mesu"])
     path.write_bytes(as_bytes(tensors, metadata=header))
 
 

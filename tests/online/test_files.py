@@ -71,6 +71,7 @@ def test_a_regressor_goes_on_as_if_it_had_not_stopped(way, rows, tmp_path):
     np.testing.assert_array_equal(model.predict(X, return_std=True), twin.predict(X, return_std=True))
 
 
+@pytest.mark.filterwarnings("ignore::mesu.LearningWarning")  # later rows are ten times as large as the first
 @pytest.mark.parametrize(
     "parameters",
     [

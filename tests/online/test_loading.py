@@ -1,8 +1,10 @@
 """Files that are damaged, foreign, forged or of a later version are refused; those of earlier versions are read."""
 
+import json
 import os
 import pickle
 import re
+import tracemalloc
 from math import inf, nan
 from pathlib import Path
 
@@ -159,6 +161,7 @@ def test_a_file_of_the_first_version_is_read_and_written_again_as_it_was(name, p
     model = mesu.load(SAVED / f"{name}.safetensors")
     model.save(path)
     (header, tensors), (first_header, first_tensors) = map(contents, (path, SAVED / f"{name}.safetensors"))
+    assert (header.pop("mesu"), len(header.pop("sha256 with mesu"))) == (mesu.__version__, 64)
     assert header == first_header  # the checksum is part of it
     assert tensors.keys() == first_tensors.keys()
     assert all(equal(tensors[key], first_tensors[key]) for key in tensors)
@@ -190,3 +193,77 @@ def test_models_of_the_first_version_go_on_learning():
     model.partial_fit(X + 3 * np.eye(3)[y], np.array(["cat", "eel", "fox"])[y])
     assert list(model.classes_) == ["cat", "dog", "eel", "fox"]
     assert model.score(X + 3 * np.eye(3)[y], np.array(["cat", "eel", "fox"])[y]) > 0.8
+
+
+# -- files that lie ----------------------------------------------------------------------------------------------------
+
+
+def small(path):
+    """A file to forge."""
+    mesu.MESURegressor(hidden=(3,), random_state=0).partial_fit([[0.0], [1.0]], [0.0, 1.0]).save(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _, d, __: d["settings"].update(predict_samples=10**9),
+        lambda _, d, __: d["settings"].update(samples=10**9),
+        lambda _, d, __: d["settings"].update(init_scale=1e300),
+        lambda _, d, __: d["settings"].update(prior_std=1e300),
+        lambda _, d, __: d.update(updates=10**400),
+        lambda _, __, t: t.update(misses=-t["misses"] - 1),
+    ],
+)
+def test_numbers_beyond_all_bounds_are_refused(change, path):
+    small(path)
+    forge(path, lambda *_: None)
+    mesu.load(path)
+    forge(path, change)
+    with pytest.raises(Unreadable, match="cannot be read"):
+        mesu.load(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX only")
+def test_a_file_that_claims_more_than_it_holds_is_refused_before_it_is_read(path, monkeypatch):
+    """Six gigabytes of holes, four kilobytes on disk; and shapes that the description does not ask for."""
+    size = 6 * 2**30
+    small(path)
+    header, tensors = contents(path)
+    about = {name: {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for name in tensors if name != "mean"}
+    about |= {"mean": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}, "__metadata__": header}
+    words = json.dumps(about).encode()
+    words += b" " * (-len(words) % 8)
+    with path.open("wb") as file:
+        file.write(len(words).to_bytes(8, "little") + words)
+        file.truncate(8 + len(words) + size)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Unreadable, match="holds hardly any"):
+            mesu.load(path)
+        monkeypatch.setattr("mesu.online.loading.check_file", lambda _: None)
+        with pytest.raises(Unreadable, match="another shape or type"):
+            mesu.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 10 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX only")
+def test_pipes_and_devices_are_refused(path):
+    os.mkfifo(path)
+    for place in (path, Path("/dev/zero")):
+        with pytest.raises(Unreadable, match="not a file, but"):
+            mesu.load(place)
+
+
+def test_another_version_is_told_where_a_file_cannot_be_read(path):
+    small(path)
+    header, tensors = contents(path)
+    for version, told in (("0.0.9", "saved by mesu 0.0.9, and this is mesu"), (mesu.__version__, r"saved\)$")):
+        header.update(mesu=version, sha256="0")
+        path.write_bytes(as_bytes(tensors, metadata=header))
+        with pytest.raises(Unreadable, match=told):
+            mesu.load(path)
+    path.write_bytes((SAVED / "regressor.safetensors").read_bytes().replace(b"sizes", b"seizs"))
+    with pytest.raises(Unreadable, match="saved by an earlier version"):
+        mesu.load(path)

@@ -7,7 +7,7 @@ import pytest
 from made_up import clusters, layers, line
 
 import mesu
-from mesu.online.memory_report import effective_window
+from mesu.memory import effective_window
 
 
 def test_the_effective_window():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import CLASSES, NUMBERS, clusters, layers, line, same
+from made_up import CLASSES, JOINT, NUMBERS, clusters, layers, line, same
 from sklearn.datasets import make_friedman1
 
 import mesu
@@ -20,15 +20,18 @@ def test_scoring_weights_are_refreshed_at_fixed_updates():
     assert [refresh_after(n) for n in refreshes] == [*refreshes[1:], 1280]
 
 
+@pytest.mark.filterwarnings("ignore::mesu.LearningWarning")  # small inputs that are not standardised: it says so
 @settings(max_examples=25)
-@given(st.lists(st.integers(1, 120), min_size=1, max_size=8), st.booleans(), st.booleans())
-def test_how_a_stream_is_cut_cannot_be_told(lengths, regression, standardise):
+@given(st.lists(st.integers(1, 120), min_size=1, max_size=8), st.sampled_from([CLASSES, NUMBERS, JOINT]), st.booleans())
+def test_how_a_stream_is_cut_cannot_be_told(lengths, chosen, standardise):
     rows = sum(lengths)
-    X, y = line(rows) if regression else clusters(rows)
+    X, y = line(rows) if chosen.regression else clusters(rows)
     X = X if standardise else X / 100
-    if not regression:
+    if chosen.regression:
+        y[rows // 2 :] += 1000  # a jump
+    else:
         y[: rows // 3] %= 2  # two classes come later
-    chosen = replace(NUMBERS if regression else CLASSES, standardise=standardise)
+    chosen = replace(chosen, standardise=standardise)
     whole, pieces, at = OnlineModel(chosen, X.shape[1]), OnlineModel(chosen, X.shape[1]), 0
     whole.learn(X, y)
     for length in lengths:
@@ -38,10 +41,12 @@ def test_how_a_stream_is_cut_cannot_be_told(lengths, regression, standardise):
 
 
 def test_the_engine_learns():
-    stream = OnlineModel(CLASSES, 5)
-    assert stream._learner(stream.snapshot)[0].engine is not None
-    stream.learn(*clusters(10))
-    assert stream.snapshot.updates == stream.snapshot.rows == stream._learner(stream.snapshot)[0].net.noise.step == 10
+    for chosen in (CLASSES, NUMBERS, JOINT):
+        stream = OnlineModel(chosen, 5)
+        assert stream._learner(stream.snapshot)[0].engine is not None
+        stream.learn(*clusters(10))
+        assert stream.snapshot.updates == stream.snapshot.rows == 10
+        assert stream._learner(stream.snapshot)[0].net.noise.step == 10 or chosen is not NUMBERS
 
 
 @pytest.mark.parametrize("passes", [1, 7])

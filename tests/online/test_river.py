@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from math import inf, nan
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_up import (
+    LINEAR,
     SMALL_RIVER,
     learned,
     same,
@@ -24,10 +26,10 @@ from mesu.online.model import OnlineModel
 from mesu.online.settings import Settings
 from mesu.river import MESUClassifier, MESURegressor
 
-CLASSES = Settings((6,), 500.0, 1.0, 3, 16, standardise=True, regression=False, seed=3, allow_missing=True)
-
-
-NUMBERS = Settings((6,), 500.0, 1.0, 3, 16, standardise=True, regression=True, seed=3, allow_missing=True)
+NUMBERS = Settings(
+    (6,), 500.0, samples=3, predict_samples=16, standardise=True, regression=True, seed=3, allow_missing=True, **LINEAR
+)
+CLASSES = replace(NUMBERS, regression=False)
 
 
 @pytest.mark.parametrize(("kind", "settings"), [(MESUClassifier, CLASSES), (MESURegressor, NUMBERS)])

@@ -117,16 +117,6 @@ def test_a_name_that_json_would_change_is_refused(name, path):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("label", [inf, Fraction(1, 3)])
-def test_a_label_that_json_would_change_is_refused(label, path):
-    model = river.MESUClassifier(**SMALL)
-    model.learn_one({"a": 1.0}, label)
-    with pytest.raises(ValueError, match="cannot be saved") as refused:
-        model.save(path)
-    assert f"the label {label!r} " in str(refused.value)
-    assert not path.exists()
-
-
 def test_what_cannot_be_saved_of_river_is_said(path):
     with pytest.raises(ValueError, match="this MESURegressor has learned nothing yet: call learn_one first"):
         river.MESURegressor().save(path)

@@ -24,6 +24,8 @@ def test_a_long_memory_is_kept_in_double_precision():
         ("hidden", (2.5,), "hidden must be a whole number, 1 or more, got 2.5"),
         ("memory", 1, "memory must be greater than 1 update, got 1.0"),
         ("memory", "long", "memory must be a number, got 'long'"),
+        ("prior_std", "wide", "prior_std must be a number or 'start', got 'wide'"),
+        ("estimator", "weights", "estimator must be 'linear' or 'local', got 'weights'"),
         ("prior_std", 0, "prior_std must be a finite number greater than 0, got 0.0"),
         ("init_scale", 0, "init_scale must be a finite number greater than 0, got 0.0"),
         ("samples", 0, "samples must be a whole number, 1 or more, got 0"),
@@ -62,9 +64,10 @@ def test_init_scale_widens_the_start_and_what_grows_later(tmp_path):
     ("parameter", "value", "words"),
     [
         ("memory", 10, r"memory is 10\.0 now, but this model began with 100000\.0"),
-        ("hidden", (7,), r"hidden is \(7,\) now, but this model began with \(50,\)"),
-        ("prior_std", 2, r"prior_std is 2\.0 now, but this model began with 1\.0"),
-        ("init_scale", 2, r"init_scale is 2\.0 now, but this model began with 1\.0"),
+        ("hidden", (7,), r"hidden is \(7,\) now, but this model began with \(100,\)"),
+        ("prior_std", 2, r"prior_std is 2\.0 now, but this model began with 'start'"),
+        ("init_scale", 3, r"init_scale is 3\.0 now, but this model began with 2\.0"),
+        ("estimator", "local", "estimator is 'local' now, but this model began with 'linear'"),
         ("samples", 3, "samples is 3 now, but this model began with 10"),
         ("standardise", False, "standardise is False now, but this model began with True"),
     ],
@@ -92,7 +95,7 @@ def test_a_living_model_does_not_go_on_with_another_parameter(parameter, value, 
 def test_a_parameter_in_other_words_is_the_same():
     X, y = clusters(40)
     model = mesu.MESUClassifier(random_state=0).partial_fit(X, y)
-    model.set_params(hidden=50, memory=np.int64(100_000), standardise=np.True_).partial_fit(X, y)
+    model.set_params(hidden=100, memory=np.int64(100_000), standardise=np.True_).partial_fit(X, y)
     assert model._online.snapshot.rows == 80
 
 

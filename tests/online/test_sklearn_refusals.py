@@ -73,7 +73,8 @@ def bad_targets(draw, regression):
 def untouched(model, before, live):
     assert model._online.snapshot is before
     assert all(np.array_equal(a, b) for a, b in zip(live, model._online._learner(before)[1][:2], strict=True))
-    assert model._online._learner(before)[0].net.noise.step == before.updates
+    learner, _ = model._online._learner(before)
+    assert learner.net.estimator in ("linear", "joint") or learner.net.noise.step == before.updates
     assert model.n_features_in_ == 5
 
 

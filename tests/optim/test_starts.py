@@ -2,6 +2,7 @@
 
 from math import sqrt
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -65,3 +66,31 @@ def test_a_sigma_stays_positive_whatever_the_curvature(dtype):
                 mesu.rules.Gaussian(sigma * 0, sigma), mesu.rules.Gaussian(sigma * 0, gradient), c
             )
             assert 0 < float(new.std) < float("inf")
+
+
+@pytest.mark.parametrize("engine", [None, False])
+def test_a_short_memory_leaves_what_a_stream_does_not_use_where_it_began(engine):
+    # three of six columns say nothing: their means fade by 1/N an update, their sigmas stay, and the stream is learned
+    draw = np.random.RandomState(0)
+    memory, rows = 400, 2_000
+    x = draw.randn(rows, 6).astype(np.float32)
+    x[:, 3:] = 0
+    y = (x[:, 0] - x[:, 1] > 0).astype(int)
+    torch.manual_seed(0)
+    net = mesu.Bayesian(nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Linear(20, 2)), seed=0)
+    first = next(net.pairs())
+    before = first.mean.detach().clone()
+    mesu.BayesianLearner(net, mesu.MESU(net, memory=memory), engine=engine).learn(x, y)
+    assert float((net.at_mean(torch.from_numpy(x)).argmax(1).numpy() == y).mean()) > 0.95
+    first = next(net.pairs())
+    np.testing.assert_allclose(first.std.detach()[:, 3:], first.start or np.nan, rtol=1e-3)
+    np.testing.assert_allclose(first.mean.detach()[:, 3:], before[:, 3:] * (1 - 1 / memory) ** rows, rtol=1e-2)
+
+
+def test_posteriors_of_different_depth_go_into_one_optimiser():
+    shallow, deep = mesu.Bayesian(nn.Linear(3, 2)), mesu.Bayesian(nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2)))
+    assert shallow.narrowing != deep.narrowing
+    assert len(mesu.MESU([*shallow.pairs(), *deep.pairs()], memory=10).param_groups[0]["names"]) == 6
+    as_believed = mesu.Bayesian(nn.Linear(3, 2), estimator="linear", narrowing=1)
+    with pytest.raises(ValueError, match="narrower than believed"):
+        mesu.MESU([*shallow.pairs(), *as_believed.pairs()], memory=10)

@@ -91,7 +91,7 @@ def test_noise_of_the_callers_choice_leaves_the_networks_own():
 def test_other_refusals_of_the_constructor():
     with pytest.raises(ValueError, match="already"):
         mesu.Bayesian(mesu.Bayesian(nn.Linear(2, 2)))
-    with pytest.raises(ValueError, match="'linear', 'local' or 'weights', got 'locl'"):
+    with pytest.raises(ValueError, match="'linear', 'joint', 'local' or 'weights', got 'locl'"):
         mesu.Bayesian(nn.Linear(2, 2), estimator="locl")
     with pytest.raises(ValueError, match="'refuse' or 'freeze', got 'keep'"):
         mesu.Bayesian(nn.Linear(2, 2), batchnorm="keep")

@@ -11,6 +11,7 @@ from tests.posterior.networks import ESTIMATORS, VECTORISABLE, drawn_by_hand, le
 from torch import nn
 
 import mesu
+from mesu.posterior.drawing import Turns
 from mesu.posterior.layers import Local
 from mesu.posterior.noise import Noise
 
@@ -241,7 +242,7 @@ def test_a_second_thread_may_draw_and_predict_while_one_trains():
     net, alone = (mesu.Bayesian(module, vectorize=False, seed=0, estimator="local") for _ in range(2))
     expected = [alone.sample(x, samples=3, noise=Noise(seed)) for seed in (1, 2)]
     barrier = threading.Barrier(2)
-    net.module.between[0] = lambda: barrier.wait(60)  # both threads are inside the network before either goes on
+    net.module.between[0] = lambda: barrier.wait(600)  # both threads are inside the network before either goes on
 
     def trains():
         out = net.sample(x, samples=3, noise=Noise(1))
@@ -258,9 +259,66 @@ def test_one_thread_draws_while_another_runs_the_network_at_its_means():
     net, alone = (mesu.Bayesian(module, vectorize=False, seed=0, estimator="local") for _ in range(2))
     expected = [alone.sample(x, samples=1, noise=Noise(1))[0], alone.at_mean(x)]
     barrier = threading.Barrier(2)
-    net.module.between[0] = lambda: barrier.wait(60)
+    net.module.between[0] = lambda: barrier.wait(600)
     out = in_threads(lambda: net.sample(x, samples=1, noise=Noise(1))[0], lambda: net.at_mean(x))
     assert all(torch.equal(a, b) for a, b in zip(out, expected, strict=True))
+
+
+@pytest.mark.parametrize("estimator", ["linear", "local", "weights"])
+def test_a_network_learns_the_same_while_two_threads_predict(estimator):
+    # with local layers training draws no weight, so that it must not meet those which a prediction has drawn
+    module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
+    net, alone = (mesu.Bayesian(module, estimator=estimator, seed=0) for _ in range(2))
+    x, y, done = torch.randn(9, 6), torch.randint(3, (9,)), threading.Event()
+
+    def trains(posterior):
+        torch.manual_seed(1)
+        opt = mesu.MESU(posterior, memory=1000)
+        try:
+            for _ in range(40):
+                posterior.nll(x, y, samples=2).backward()
+                opt.step()
+                opt.zero_grad()
+        finally:
+            done.set()
+
+    def predicts():
+        answers = [mesu.predict(net, x, samples=3).epistemic]
+        while not done.is_set():
+            answers.append(mesu.predict(net, x, samples=3).epistemic)
+        return answers
+
+    _, *answers = in_threads(lambda: trains(net), predicts, predicts)
+    trains(alone)
+    assert all(torch.equal(a.mean, b.mean) for a, b in zip(net.pairs(), alone.pairs(), strict=True))
+    assert all(part.training for part in net.modules())
+    assert all((each > 0).any() for each in [*answers[0], *answers[1]])
+
+
+def test_whoever_changes_a_network_waits_for_its_readers_and_they_for_him():
+    turns, events = Turns(), []
+    inside, asks, leave = threading.Event(), threading.Event(), threading.Event()
+
+    def reads():
+        with turns.shared(), turns.shared():
+            inside.set()
+            assert leave.wait(60)
+            events.append("read")
+
+    def changes():
+        assert inside.wait(60)
+        asks.set()
+        with turns, turns, turns.shared():
+            events.append("changed")
+
+    def reads_later():
+        assert asks.wait(60)
+        leave.set()
+        with turns.shared():
+            pass
+
+    in_threads(reads, changes, reads_later)
+    assert events == ["read", "changed"]
 
 
 class WatchedLock:
@@ -275,6 +333,10 @@ class WatchedLock:
 
     def __exit__(self, *error):
         self.lock.__exit__(*error)
+
+    def shared(self):
+        self.asked()
+        return self.lock.shared()
 
 
 @pytest.mark.parametrize(
@@ -300,14 +362,14 @@ def test_drawn_weights_of_one_thread_are_never_seen_by_another(read):
     def between():
         if threading.get_ident() in drawing_thread:
             inside.set()
-            assert answered.wait(60)
+            assert answered.wait(600)
 
     def draws():
         drawing_thread.append(threading.get_ident())
         net(torch.zeros(1, 3))
 
     def reads():
-        assert inside.wait(60)
+        assert inside.wait(600)
         try:
             return [value.detach().clone() for value in read(net)]
         finally:

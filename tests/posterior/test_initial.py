@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import mesu
+from mesu.posterior.draws import drawn_std
 from mesu.posterior.initial import KEEP_SCALE, fans, start
 from mesu.posterior.noise import Noise
 
@@ -83,7 +84,7 @@ def test_keep_keeps_the_weights(estimator, scale):
     for pair in mesu.Bayesian(layer, estimator=estimator, seed=0).pairs():
         assert torch.allclose(pair.std, torch.full(pair.mean.shape, scale / 5))
         assert pair.start == pytest.approx(scale / 5)
-        assert pair.narrowing == (3.0 if scale == 3 else 1.0)
+        assert pair.narrowing == (5.0 if scale == 3 else 1.0)
         assert torch.equal(pair.mean, before if pair.name == "weight" else layer.bias)
 
 
@@ -162,3 +163,16 @@ def test_unknown_name_is_refused(init):
 def test_init_std_must_be_positive(init_std):
     with pytest.raises(ValueError, match=f"init_std .* got {init_std!r}"):
         mesu.Bayesian(nn.Linear(2, 2), init_std=init_std, estimator="local")
+
+
+def test_the_default_draws_the_narrower_the_more_weight_matrices_there_are():
+    net = nn.Sequential(nn.Conv1d(1, 2, 3), nn.GroupNorm(1, 2), nn.Flatten(), nn.Linear(4, 3), nn.Linear(3, 2))
+    for posterior, wanted in ((mesu.Bayesian(net), 15.0), (mesu.Bayesian(net, narrowing=7), 7.0)):
+        assert posterior.narrowing == wanted
+        for pair in posterior.pairs():
+            owner = posterior.module.get_submodule(pair.name.rpartition(".")[0])
+            s = drawn_std(owner, pair.name.rpartition(".")[2]).detach()
+            assert torch.allclose(s, pair.std.detach() / wanted**0.5)
+    for layer in net.parameters():
+        layer.requires_grad_(layer.dim() == 1)
+    assert mesu.Bayesian(net).narrowing == 5.0  # frozen matrices have no noise

@@ -10,7 +10,17 @@ from torch import nn
 
 import mesu
 from mesu.learners.plain import fisher_diagonal
-from mesu.posterior.likelihood import LIKELIHOODS, Bernoulli, Categorical, GaussianNoise, named, register
+from mesu.posterior.likelihood import (
+    LIKELIHOODS,
+    Bernoulli,
+    Categorical,
+    GaussianNoise,
+    HeteroscedasticGaussian,
+    Poisson,
+    named,
+    register,
+)
+from mesu.posterior.noise import Noise
 from mesu.posterior.results import MultiLabelPrediction, Prediction, RegressionPrediction
 
 
@@ -100,9 +110,10 @@ def test_names():
     own = GaussianNoise(3.0)
     assert named(own, 1.0) is own
     with pytest.raises(
-        ValueError, match=r"'categorical', 'gaussian', 'bernoulli', or an object with .*, got 'poisson'"
+        ValueError,
+        match=r"'categorical', 'gaussian', 'bernoulli', 'heteroscedastic', 'poisson', or an object with .*, got 'laplace'",
     ):
-        mesu.Bayesian(nn.Linear(2, 2), likelihood="poisson", estimator="local")
+        mesu.Bayesian(nn.Linear(2, 2), likelihood="laplace", estimator="local")
 
 
 @pytest.mark.parametrize("estimator", ["weights", "local"])
@@ -128,6 +139,191 @@ def test_wrong_gaussian_shape_leaves_the_noise_alone():
     with pytest.raises(ValueError, match="reshape the targets"):
         net.nll(torch.randn(5, 4), torch.randn(5))
     assert torch.equal(net.noise.state, state)
+
+
+# -- labels that are left out, weighed and smoothed --------------------------------------------------------------------
+
+OPTIONS = {
+    "left out": {"ignore_index": -100},
+    "left out above": {"ignore_index": 255},
+    "weighed": {"class_weights": [0.5, 2.0, 0.0, 1.0]},
+    "smoothed": {"label_smoothing": 0.3},
+    "all": {"ignore_index": -1, "class_weights": torch.tensor([0.5, 2.0, 3.0, 1.0]), "label_smoothing": 0.3},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_of_the_cost_are_torchs(name):
+    options = OPTIONS[name]
+    out, y = torch.randn(6, 5, 4), torch.tensor([0, 3, 2, 1, 1])
+    if "ignore_index" in options:
+        y[2] = options["ignore_index"]
+    likelihood = Categorical(**options)
+    likelihood.check(y)
+    theirs = {"weight": torch.as_tensor(options["class_weights"])} if "class_weights" in options else {}
+    theirs |= {key: value for key, value in options.items() if key != "class_weights"}
+    wanted = torch.stack([F.cross_entropy(o, y, reduction="sum", **theirs) for o in out]).mean()
+    assert torch.allclose(likelihood.nll(out, y), wanted)
+
+
+def test_labels_that_are_left_out_are_looked_at_no_further():
+    likelihood = Categorical(ignore_index=255)
+    out, y = torch.randn(2, 3, 4), torch.tensor([255, 3, 255], dtype=torch.uint8)
+    likelihood.check(y)
+    assert torch.isfinite(likelihood.nll(out, y))
+    with pytest.raises(ValueError, match=r"label 4 .* 4 classes"):
+        likelihood.nll(out, torch.tensor([255, 4, 255]))
+    with pytest.raises(ValueError, match=r"got -3: for rows without a label, .*Categorical\(ignore_index=-3\)"):
+        likelihood.check(torch.tensor([0, -3, 255]))
+    net = mesu.Bayesian(nn.Linear(4, 3), likelihood=Categorical(ignore_index=-1), seed=0)
+    cost = net.nll(torch.randn(2, 4), torch.tensor([-1, -1]))
+    cost.backward()
+    assert cost.item() == 0
+    assert all((pair.mean.grad == 0).all() and (pair.std.grad == 0).all() for pair in net.pairs())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"class_weights": [1.0, -1.0]}, "class_weights must be one number for each class, none negative"),
+        ({"class_weights": [[1.0, 1.0]]}, "class_weights must be one number for each class"),
+        ({"class_weights": [0.0, 0.0]}, "not all 0"),
+        ({"class_weights": [1.0, float("nan")]}, "class_weights must"),
+        ({"label_smoothing": 1.0}, r"label_smoothing must be 0 or greater and below 1, got 1\.0"),
+        ({"label_smoothing": -0.1}, "label_smoothing must"),
+        ({"ignore_index": 0.5}, r"ignore_index must be a whole number or None, got 0\.5"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        Categorical(**options)
+
+
+def test_there_is_a_weight_for_each_class():
+    net = mesu.Bayesian(nn.Linear(4, 3), likelihood=Categorical(class_weights=[1.0, 2.0]), seed=0)
+    before = net.noise.state
+    with pytest.raises(ValueError, match="there are 2 class_weights for 3 classes"):
+        net.nll(torch.randn(2, 4), torch.tensor([0, 1]))
+    assert torch.equal(net.noise.state, before)
+
+
+@pytest.mark.filterwarnings("ignore::mesu.LearningWarning")  # nothing is learned here
+def test_an_example_of_weight_two_is_evidence_as_if_it_came_twice():
+    x, y = torch.randn(5, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 1, 0])
+    twice = torch.cat([x, x[y == 1]]), torch.cat([y, y[y == 1]])
+    means, stds = [], []
+    for likelihood, (rows, labels) in ((Categorical(class_weights=[1.0, 2.0, 1.0]), (x, y)), (Categorical(), twice)):
+        net = mesu.Bayesian(nn.Linear(4, 3).double(), likelihood=likelihood, seed=0)
+        net.load_state_dict(
+            {k: torch.full_like(v, 0.5) if v.is_floating_point() else v for k, v in net.state_dict().items()}
+        )
+        found = []
+        for _ in range(2000):
+            net.zero_grad()
+            net.nll(rows, labels).backward()
+            found.append(net.module.weight_std.grad.clone())
+        means.append(net.module.weight.grad)
+        stds.append(torch.stack(found).mean(0))
+    assert torch.allclose(*means)
+    assert torch.allclose(*stds, rtol=0.05)
+
+
+# -- a mean and its noise ----------------------------------------------------------------------------------------------
+
+
+def test_heteroscedastic_cost_is_torchs_log_density():
+    out, y = torch.randn(5, 4, 6), torch.randn(4, 3)
+    wanted = -torch.distributions.Normal(out[..., :3], out[..., 3:].exp()).log_prob(y).sum() / 5
+    assert torch.allclose(HeteroscedasticGaussian().nll(out, y), wanted)
+    pictures, targets = torch.randn(5, 4, 2, 3, 3), torch.randn(4, 1, 3, 3)
+    wanted = -torch.distributions.Normal(pictures[:, :, :1], pictures[:, :, 1:].exp()).log_prob(targets).sum() / 5
+    assert torch.allclose(HeteroscedasticGaussian().nll(pictures, targets), wanted)
+
+
+def test_heteroscedastic_split_by_hand():
+    out = torch.tensor([[[1.0, 0.0]], [[3.0, log(3)]]])
+    found = HeteroscedasticGaussian().summarise(out)
+    assert isinstance(found, RegressionPrediction)
+    # means 1 and 3; noise variances 1 and 9
+    assert [float(each) for each in (found.mean, found.epistemic, found.aleatoric, found.total)] == pytest.approx(
+        [2, 1, 5, 6]
+    )
+
+
+def test_heteroscedastic_outputs_are_two_for_each_target():
+    for out, y, words in (
+        (torch.zeros(2, 4, 3), torch.zeros(4, 1), "there must be two for each target"),
+        (torch.zeros(2, 4), torch.zeros(4, 1), "there must be two for each target"),
+        (torch.zeros(2, 4, 2), torch.zeros(4), r"\(4,\) do not match the network's outputs \(4, 2\).*y\[:, None\]"),
+        (torch.zeros(2, 4, 2), torch.zeros(4, 2), "two outputs for each target"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            HeteroscedasticGaussian().nll(out, y)
+    with pytest.raises(ValueError, match="nan at index"):
+        HeteroscedasticGaussian().check(torch.tensor([[float("nan")]]))
+
+
+def test_the_noise_of_targets_is_learned():
+    x = torch.linspace(-1, 1, 2000)[torch.randperm(2000)][:, None]
+    y = 2 * x + torch.exp(x - 1) * torch.randn(2000, 1)
+    net = mesu.Bayesian(nn.Linear(1, 2), likelihood="heteroscedastic", seed=0)
+    opt = mesu.MESU(net, memory=100_000)
+    for rows, targets in zip(x.split(4), y.split(4), strict=True):
+        net.nll(rows, targets).backward()
+        opt.step()
+        opt.zero_grad()
+    at = torch.tensor([[-1.0], [0.0], [1.0]])
+    found = mesu.predict(net, at)
+    assert torch.allclose(found.mean, 2 * at, atol=0.2)
+    assert torch.allclose(found.aleatoric.sqrt(), torch.exp(at - 1), rtol=0.2)
+    assert (found.epistemic < 0.05 * found.aleatoric).all()
+
+
+# -- counts ------------------------------------------------------------------------------------------------------------
+
+
+def test_poisson_cost_is_torchs_log_probability():
+    out, y = torch.randn(5, 4, 3), torch.randint(9, (4, 3))
+    wanted = -torch.distributions.Poisson(out.exp()).log_prob(y).sum() / 5
+    assert torch.allclose(Poisson().nll(out, y), wanted)
+    assert torch.allclose(Poisson().nll(out, y.float()), wanted)
+
+
+def test_poisson_split_by_hand():
+    found = Poisson().summarise(torch.tensor([[[log(2)]], [[log(4)]]]))
+    # rates 2 and 4: a count scatters by its rate, and the rates by 1
+    assert [float(each) for each in (found.mean, found.epistemic, found.aleatoric, found.total)] == pytest.approx(
+        [3, 1, 3, 4]
+    )
+
+
+@pytest.mark.parametrize("bad", [-1.0, 0.5, float("nan"), float("inf")])
+def test_poisson_refuses_what_is_no_count(bad):
+    with pytest.raises(ValueError, match=rf"counts must be whole and 0 or greater, got {bad} at index \(0, 1\)"):
+        Poisson().check(torch.tensor([[1.0, bad]]))
+    with pytest.raises(ValueError, match="got -2"):
+        Poisson().check(torch.tensor([-2]))
+    with pytest.raises(ValueError, match=r"\(4,\) do not match the network's outputs \(4, 1\)"):
+        Poisson().nll(torch.zeros(3, 4, 1), torch.zeros(4))
+
+
+@pytest.mark.parametrize("rate", [0.3, 40.0, 1e12])
+def test_counts_are_drawn_with_their_rate(rate):
+    counts = Poisson().sample(torch.full((40_000,), log(rate), dtype=torch.float64), Noise(0))
+    assert torch.equal(counts, counts.round())
+    assert float(counts.mean()) == pytest.approx(rate, rel=5 / (40_000 * rate) ** 0.5 + 1e-12)
+    assert float(counts.var()) == pytest.approx(rate, rel=0.05)
+
+
+def test_counts_are_learned():
+    x = torch.linspace(-1, 1, 2000)[torch.randperm(2000)][:, None]
+    y = torch.poisson((1 + x).exp())
+    net = mesu.Bayesian(nn.Linear(1, 1), likelihood="poisson", seed=0)
+    assert net.estimator == "linear"
+    learner = mesu.BayesianLearner(net, mesu.MESU(net, memory=100_000), engine=False)
+    learner.learn(x.numpy(), y.numpy())
+    found = learner.predict(torch.tensor([[-1.0], [0.0], [1.0]]).numpy())
+    assert torch.allclose(found.mean, torch.tensor([[0.0], [1.0], [2.0]]).exp(), rtol=0.15)
 
 
 # -- several labels ---------------------------------------------------------------------------------------------------
@@ -295,3 +491,20 @@ def test_a_plain_network_under_a_likelihood_of_ones_own_learns_and_consolidates(
     assert not torch.equal(net.weight, before)
     learner.boundary(x.numpy(), y.numpy())
     assert isinstance(learner.predict(x.numpy()), RegressionPrediction)
+
+
+def test_a_plain_network_learns_and_consolidates_with_weighed_labels():
+    net, x, y = nn.Linear(4, 3), torch.randn(12, 4), torch.randint(3, (12,))
+    likelihood = Categorical(class_weights=[1.0, 3.0, 0.5])
+    one, other = (fisher_diagonal(net, x, y, each)[0] for each in (likelihood, Categorical()))
+    assert not torch.allclose(one, other)
+    only = y == 1
+    threefold = fisher_diagonal(net, x[only], y[only], likelihood)[0], fisher_diagonal(net, x[only], y[only])[0]
+    assert torch.allclose(threefold[0], 9 * threefold[1], rtol=1e-5)
+    opt = mesu.EWC(net.parameters(), lr=0.01, strength=1.0)
+    with pytest.warns(mesu.EngineFallback, match="weighs, smooths or leaves out labels"):
+        learner = mesu.WeightLearner(net, opt, batch=12, likelihood=likelihood)
+    before = net.weight.detach().clone()
+    slope = torch.autograd.grad(likelihood.nll(net(x)[None], y), net.weight)[0]
+    learner.learn(x.numpy(), y.numpy())
+    assert torch.allclose(net.weight, before - 0.01 * slope)

@@ -10,8 +10,9 @@ from torch import nn
 from torch.func import functional_call, jacrev
 
 import mesu
-from mesu.posterior import Bernoulli, Categorical, GaussianNoise, Noise
+from mesu.posterior import Bernoulli, Categorical, GaussianNoise, HeteroscedasticGaussian, Noise, Poisson
 from mesu.posterior.layers import recording
+from mesu.posterior.likelihood import drawn_cost
 from mesu.posterior.linear import cost_with_curvature
 
 CLASSES = {
@@ -21,6 +22,12 @@ CLASSES = {
         torch.randn(2, 3),
     ),
     "sequence": lambda: (nn.Sequential(nn.Linear(2, 3), nn.Flatten(), nn.Linear(12, 3)), torch.randn(2, 4, 2)),
+    "places as rows": lambda: (  # twice as many rows as examples: the two of an example are not independent
+        nn.Sequential(
+            nn.Unflatten(1, (2, 2)), nn.Flatten(0, 1), nn.Linear(2, 3), nn.Tanh(), nn.Unflatten(0, (2, 2))
+        ).extend([nn.Flatten(), nn.Linear(6, 3)]),
+        torch.randn(2, 4),
+    ),
     "conv": lambda: (
         nn.Sequential(nn.Conv2d(1, 2, 2), nn.GroupNorm(1, 2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)),
         torch.randn(2, 1, 3, 3),
@@ -117,20 +124,93 @@ def test_over_all_labels_the_curvature_is_the_exact_gauss_newton_diagonal(name):
         assert torch.allclose(pair.mean.grad, plain, atol=1e-12)
 
 
-@pytest.mark.parametrize("likelihood", [Categorical(), GaussianNoise(0.5), Bernoulli()])
-def test_drawn_labels_have_the_curvature_of_their_likelihood(likelihood):
+OPTIONS = {"ignore_index": 7, "class_weights": [0.5, 2.0, 3.0, 1.0], "label_smoothing": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y"),
+    [
+        (Categorical(), 2),
+        (Categorical(class_weights=[0.5, 2.0, 3.0, 1.0]), 1),
+        (Categorical(label_smoothing=0.3), 1),
+        (Categorical(**OPTIONS), 2),
+        (Categorical(**OPTIONS), 7),
+        (GaussianNoise(0.5), [0.1, 2.0, -1.0, 0.0]),
+        (Bernoulli(), [1, 0, 0, 1]),
+        (HeteroscedasticGaussian(), [0.1, 2.0]),
+        (Poisson(), [1, 0, 2, 3]),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, (int, list)) else str(value),
+)
+def test_drawn_labels_have_the_curvature_of_their_likelihood(likelihood, y):
     # the covariance of the slope at the outputs, over many labels drawn for the same scores
-    out = torch.tensor([[0.3, -1.0, 1.2]], dtype=torch.float64).expand(200_000, 3).clone().requires_grad_()
-    drawn = likelihood.sample(out.detach(), Noise(0))
-    slopes = torch.autograd.grad(likelihood.nll(out[None], drawn), out)[0]
-    p = out.detach()[0].softmax(0) if isinstance(likelihood, Categorical) else out.detach()[0].sigmoid()
-    exact = {
-        Categorical: torch.diag(p) - p[:, None] * p,
-        GaussianNoise: 4 * torch.eye(3, dtype=torch.float64),
-        Bernoulli: torch.diag(p * (1 - p)),
-    }[type(likelihood)]
-    assert torch.allclose(slopes.mean(0), torch.zeros(3, dtype=torch.float64), atol=0.03)
+    scores = torch.tensor([0.3, -1.0, 1.2, 0.1], dtype=torch.float64)
+    out = scores.expand(200_000, 4).clone().requires_grad_()
+    y = torch.tensor(y)
+    drawn = drawn_cost(likelihood, out, y.expand(len(out), *y.shape), Noise(0))
+    slopes = torch.autograd.grad(drawn, out)[0]
+
+    def cost(scores):
+        return likelihood.nll(scores[None, None], y[None])
+
+    exact = torch.autograd.functional.hessian(cost, scores)  # for most likelihoods the same for all targets
+    if isinstance(likelihood, HeteroscedasticGaussian):  # for this one, its mean over them
+        exact = torch.diag(torch.cat([torch.exp(-2 * scores[2:]), torch.full((2,), 2.0, dtype=torch.float64)]))
+    assert torch.allclose(slopes.mean(0), torch.zeros(4, dtype=torch.float64), atol=0.03)
     assert torch.allclose(slopes.T @ slopes / len(slopes), exact, rtol=0.02, atol=0.03)
+
+
+def test_over_all_labels_weighed_and_smoothed_costs_have_their_exact_gauss_newton_diagonal():
+    class Given(Categorical):
+        """Its drawn labels are given."""
+
+        def sample(self, out, noise):
+            return self.labels
+
+    torch.manual_seed(0)
+    likelihood = Given(ignore_index=-100, class_weights=[0.5, 2.0, 3.0], label_smoothing=0.2)
+    net = posterior(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)))
+    x, y = torch.randn(3, 3).double(), torch.tensor([2, -100, 0])
+    p = net.at_mean(x).softmax(1).detach()
+    pairs = list(net.pairs())
+    for calls_are_recorded in (True, False):  # with the examples kept apart, and by the square of the sum over them
+        found = {pair.name: 0.0 for pair in pairs}
+        for labels in itertools.product(range(3), repeat=3):
+            likelihood.labels = torch.tensor(labels)
+            net.zero_grad()
+            with recording() as calls:
+                out = net.at_mean(x)
+            calls = calls if calls_are_recorded else None
+            cost_with_curvature(likelihood, out, y, pairs, 1, net.noise, calls).backward()
+            share = float(p[range(3), labels].prod())
+            for pair in pairs:
+                found[pair.name] = found[pair.name] + share * curvature(pair)
+
+        def cost(row, label):
+            return likelihood.nll(row[None, None], label[None])
+
+        each = [
+            torch.autograd.functional.hessian(lambda row, t=t: cost(row, t), s)
+            for s, t in zip(net.at_mean(x), y, strict=True)
+        ]
+        exact = gauss_newton(net, x, torch.stack(each))
+        for pair in pairs:
+            assert torch.allclose(found[pair.name], exact[pair.name], atol=1e-9, rtol=1e-9), pair.name
+
+
+def test_a_likelihood_derived_from_one_is_asked_for_its_own_cost():
+    class Tempered(Categorical):
+        def nll(self, out, y):
+            return 3 * super().nll(out, y)
+
+    class Rooted(Tempered):
+        def drawn_nll(self, out, y, noise):
+            return 3**0.5 * super().drawn_nll(out, y, noise)
+
+    out, y = torch.randn(5, 3), torch.tensor([0, 1, 2, 0, 1])
+    plain = drawn_cost(Categorical(), out, y, Noise(0))
+    assert torch.allclose(drawn_cost(Tempered(), out, y, Noise(0)), 3 * plain)
+    assert torch.allclose(drawn_cost(Rooted(), out, y, Noise(0)), 3**0.5 * plain)
 
 
 def test_labels_are_drawn_on_the_axis_of_the_classes():
@@ -342,3 +422,18 @@ def test_another_thread_may_predict_while_this_one_trains():
         thread.join()
     assert not failed
     assert all(torch.equal(a.mean, b.mean) for a, b in zip(net.pairs(), twin.pairs(), strict=True))
+
+
+def test_the_slope_of_every_sigma_grows_with_that_of_the_cost():
+    torch.manual_seed(0)
+    net = posterior(nn.Linear(3, 3))
+    x, y = torch.randn(4, 3).double(), torch.tensor([0, 1, 2, 1])
+    found = []
+    for factor in (1, 3):
+        net.zero_grad()
+        net.noise = Noise(1)
+        (factor * net.nll(x, y)).backward()
+        found.append([pair.std.grad.clone() for pair in net.pairs()])
+    for once, thrice in zip(*found, strict=True):
+        assert torch.allclose(3 * once, thrice)
+        assert float(once.sum()) > 0

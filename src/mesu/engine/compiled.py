@@ -8,7 +8,7 @@ functions that it calls, wherever they are defined.
 import dis
 import hashlib
 import types as python_types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -20,6 +20,8 @@ from numba.core.registry import cpu_target
 from numba.extending import overload
 
 from mesu import rules
+from mesu.engine import machine_code
+from mesu.engine.lanes import LanesType, square_root
 
 # Sums may be reordered and multiply-adds fused, which is what vectorises; NaN and infinity keep their meaning. Loops that
 # make no arrays need not count references to them (_nrt): at one example an update, the counting was a tenth of the time.
@@ -43,6 +45,8 @@ def _between(x, low, high):
 
 @overload(rules.primitives.root, jit_options=FLAGS)
 def _root(x):
+    if isinstance(x, LanesType):
+        return lambda x: square_root(x)
     return lambda x: np.sqrt(x)
 
 
@@ -69,6 +73,7 @@ def in_precision(function: Callable, precision: type) -> Any:
 
 def precision_of(value: Any) -> type:
     """The numpy type of a numba type: what literals beside it should be."""
+    value = value.dtype if isinstance(value, LanesType) else value
     return np.float32 if value == numba.float32 else np.float64
 
 
@@ -133,16 +138,19 @@ def _known_to_numba(value: Any) -> bool:
     return True
 
 
-def on_disk(label: str) -> Callable[[Any], Any]:
-    """A decorator that compiles a loop and keeps it on disk, in files of its own for each label.
+def on_disk(label: str = "", flags: Mapping[str, Any] = FLAGS) -> Callable[[Any], Any]:
+    """A decorator that compiles a loop and keeps it on disk, so that every process runs the same machine code.
 
-    numba's index of a cached function lists the types of all its arguments. Reading it imports the modules of those types, so
-    loops for different rules must not share an index: a process that knows nothing of somebody's rule could not read it.
+    Args:
+        label: What tells the loops that one function builds apart, and changes with what they are built of.
+        flags: How to compile it.
     """
 
     def decorate(function: Any) -> Any:
-        function.__qualname__ = f"{function.__name__}_{label}"  # numba names the files and the machine code after this
-        return numba.njit(cache=True, **FLAGS)(function)
+        if label:
+            # numba names the machine code after this
+            function.__qualname__ = f"{function.__name__}_{label}"
+        return machine_code.loop(function, lambda: label or fingerprint([function]), flags)
 
     return decorate
 

@@ -74,14 +74,36 @@ def _apply_rule(q, g, c):
     return in_precision(rule_of(c.instance_class).step, precision_of(q[0]))
 
 
-def of_curvature(std, h):
-    """Sigma's gradient for a curvature (`mesu.rules.curvature`); compiled code only."""
+class ThroughSlope(NamedTuple):
+    """Constants of a rule that has no step for a curvature: it is given the gradient of sigma instead."""
+
+    constants: Any
+
+
+def for_curvature(c):
+    """The constants of a step for a known curvature (see `mesu.rules.parts`); compiled code only."""
     raise NotImplementedError
 
 
-@overload(of_curvature, jit_options=FLAGS)
-def _of_curvature(std, h):
-    return in_precision(gradient_of_sigma, precision_of(std))
+@overload(for_curvature, jit_options=FLAGS)
+def _for_curvature(c):
+    known = getattr(rule_of(c.instance_class), "for_curvature", None)
+    if known is None:
+        return lambda c: ThroughSlope(c)
+    return in_precision(known, precision_of(c[0]))
+
+
+def apply_for_curvature(q, g, c):
+    """The step for a curvature that the type of `c` stands for; compiled code only."""
+    raise NotImplementedError
+
+
+@overload(apply_for_curvature, jit_options=FLAGS)
+def _apply_for_curvature(q, g, c):
+    if c.instance_class is not ThroughSlope:
+        return lambda q, g, c: apply_rule(q, g, c)
+    slope: Any = numba.njit(in_precision(gradient_of_sigma, precision_of(q[0])), **FLAGS)
+    return lambda q, g, c: apply_rule(q, Gaussian(g.mean, slope(q.std, g.std)), c.constants)
 
 
 def keeps_positive(reach, c):
@@ -185,9 +207,7 @@ def back_through(h, d, start, n, down, down2, at, tanh):
 
 @numba.njit(**INLINE)
 def move_row(mean, std, start, n, g_mean, g_std, c, drawn):
-    """Move ``n`` weights from `start` on by the rule.
-
-    Unless weights were `drawn`, g_std lacks its factor sigma. Where `drawn` is None, nothing was, and g_std is the curvature.
+    """Move ``n`` weights from `start` on by the rule. Unless weights were `drawn`, g_std lacks its factor sigma.
 
     Returns:
         Zero, unless a sigma went negative: then how far, summed up.
@@ -196,10 +216,7 @@ def move_row(mean, std, start, n, g_mean, g_std, c, drawn):
     negative = zero
     for j in range(U(n)):
         q = Gaussian(mean[start + j], std[start + j])
-        if drawn is None:  # noqa: SIM108  (compiled: only one branch is there)
-            sigma_slope = of_curvature(q.std, g_std[j])
-        else:
-            sigma_slope = g_std[j] if drawn else g_std[j] * q.std
+        sigma_slope = g_std[j] if drawn else g_std[j] * q.std
         new = apply_rule(q, Gaussian(g_mean[j], sigma_slope), c)
         mean[start + j] = new.mean
         std[start + j] = new.std

@@ -2,15 +2,19 @@
 
 A sum kept in a variable of this kind stays in a register from the first term to the last. Compiled code only: `read` and
 `write` touch sixteen numbers of an array, `spread` repeats one number, `multiply_add` is a b + c, `nonzero` and `lowest` help
-to leave zeros out, `turn` exchanges rows and columns.
+to leave zeros out, `turn` exchanges rows and columns. `+ - * /` work on them, and `root`, as a rule uses them. `fused` and
+`total` are sums that may not be reordered: they have the same bits wherever they are compiled. `larger`, `size` and `highest`,
+and `unite`, `united` and `united_size`, find how large numbers are.
 """
 
+import operator
 from typing import Any
 
+import llvmlite.binding as llvm
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.datamodel import models
-from numba.extending import intrinsic, register_model
+from numba.extending import intrinsic, overload, register_model
 
 LANES = 16  # one AVX-512 register of float32; on smaller machines the compiler uses several
 FUSED = ("contract", "reassoc", "nsz", "arcp")
@@ -144,6 +148,166 @@ def _turn(squared: bool) -> Any:
 
     return typed
 
+
+def _operation(name: str) -> Any:
+    def typed(typing, a, b):
+        """An operator on lanes, or on lanes and a number."""
+        lanes = a if isinstance(a, LanesType) else b
+
+        def code(context, builder, signature, arguments):
+            values = [
+                value if isinstance(kind, LanesType) else _spread_out(builder, value)
+                for kind, value in zip(signature.args, arguments, strict=True)
+            ]
+            return getattr(builder, name)(*values, flags=FUSED)
+
+        return lanes(a, b), code
+
+    return typed
+
+
+def _spread_out(builder, number) -> Any:
+    vector = ir.VectorType(number.type, LANES)
+    whole = builder.insert_element(ir.Constant(vector, ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
+    order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    return builder.shuffle_vector(whole, ir.Constant(vector, ir.Undefined), order)
+
+
+def _elementary(builder, name: str, arguments, flags: tuple[str, ...] = ()) -> Any:
+    """A call of one of LLVM's functions, of lanes or of numbers."""
+    kind = arguments[0].type
+    number = kind.element if isinstance(kind, ir.VectorType) else kind
+    suffix = (f"v{LANES}" if kind is not number else "") + ("f32" if isinstance(number, ir.FloatType) else "f64")
+    signature = ir.FunctionType(kind, [kind] * len(arguments))
+    function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{suffix}")
+    return builder.call(function, arguments, fastmath=flags)
+
+
+def _square_root(typing, values):
+    """The square root of each."""
+
+    def code(context, builder, signature, arguments):
+        return _elementary(builder, "sqrt", arguments, FUSED)
+
+    return values(values), code
+
+
+def _fused(typing, a, b, c):
+    """``a * b + c``, rounded once where the machine can: the same bits in every place. Of lanes, or of numbers."""
+
+    def code(context, builder, signature, arguments):
+        if FMA:
+            return _elementary(builder, "fma", arguments)
+        return builder.fadd(builder.fmul(*arguments[:2]), arguments[2])
+
+    return a(a, b, c), code
+
+
+def _larger(typing, a, b):
+    """The larger of each two numbers that are not negative, of lanes or of numbers."""
+
+    def code(context, builder, signature, arguments):
+        return _maximum(builder, *arguments)
+
+    return a(a, b), code
+
+
+def _size(typing, values):
+    """The absolute values, of lanes or of a number."""
+
+    def code(context, builder, signature, arguments):
+        return _elementary(builder, "fabs", arguments)
+
+    return values(values), code
+
+
+def _bits(kind) -> Any:
+    number = kind.element if isinstance(kind, ir.VectorType) else kind
+    integer = ir.IntType(32 if isinstance(number, ir.FloatType) else 64)
+    return integer if kind is number else ir.VectorType(integer, LANES)
+
+
+def _maximum(builder, a, b) -> Any:
+    # bits of numbers that are not negative have the order of the numbers; integers have execution units to themselves
+    kind, bits = a.type, _bits(a.type)
+    a, b = builder.bitcast(a, bits), builder.bitcast(b, bits)
+    return builder.bitcast(builder.select(builder.icmp_signed(">", a, b), a, b), kind)
+
+
+def _united(builder, a, b) -> Any:
+    kind, bits = a.type, _bits(a.type)
+    return builder.bitcast(builder.or_(builder.bitcast(a, bits), builder.bitcast(b, bits)), kind)
+
+
+def _unite(typing, a, b):
+    """The bits of both, of lanes or of numbers: its size is at least that of each, for one operation. See `united_size`."""
+
+    def code(context, builder, signature, arguments):
+        return _united(builder, *arguments)
+
+    return a(a, b), code
+
+
+def _united_size(typing, number):
+    """A finite bound of |x| for all numbers whose bits are united. Below 2 it is close to the largest, above it may be far."""
+
+    def code(context, builder, signature, arguments):
+        (number,) = arguments
+        bits = _bits(number.type)
+        inf, sign = (0x7F800000, 0x7FFFFFFF) if bits.width == 32 else (0x7FF0000000000000, 0x7FFFFFFFFFFFFFFF)
+        size = builder.and_(builder.bitcast(number, bits), ir.Constant(bits, sign))
+        largest = ir.Constant(bits, inf - 1)
+        return builder.bitcast(builder.select(builder.icmp_unsigned("<", size, largest), size, largest), number.type)
+
+    return number(number), code
+
+
+def _folded(combine: Any) -> Any:
+    def typed(typing, values):
+        """Sixteen numbers made one, halves first."""
+
+        def code(context, builder, signature, arguments):
+            (vector,) = arguments
+            for half in (8, 4, 2, 1):
+                order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [(i + half) % LANES for i in range(LANES)])
+                vector = combine(builder, vector, builder.shuffle_vector(vector, vector, order))
+            return builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
+
+        return values.dtype(values), code
+
+    return typed
+
+
+FMA = bool(llvm.get_host_cpu_features().get("fma", False))
+square_root: Any = intrinsic(_square_root)
+fused: Any = intrinsic(_fused)
+larger: Any = intrinsic(_larger)
+size: Any = intrinsic(_size)
+total: Any = intrinsic(_folded(lambda builder, a, b: builder.fadd(a, b)))
+highest: Any = intrinsic(_folded(_maximum))
+unite: Any = intrinsic(_unite)
+united: Any = intrinsic(_folded(_united))
+united_size: Any = intrinsic(_united_size)
+
+
+def _define(symbol: Any, name: str) -> None:
+    operation: Any = intrinsic(_operation(name))
+
+    def define(a, b):
+        if isinstance(a, LanesType) or isinstance(b, LanesType):
+            return lambda a, b: operation(a, b)
+        return None
+
+    overload(symbol)(define)
+
+
+for _symbol, _name in (
+    (operator.add, "fadd"),
+    (operator.sub, "fsub"),
+    (operator.mul, "fmul"),
+    (operator.truediv, "fdiv"),
+):
+    _define(_symbol, _name)
 
 read: Any = intrinsic(_read)
 write: Any = intrinsic(_write)

@@ -101,9 +101,13 @@ def read_perceptron(module: nn.Module) -> Perceptron | str:
 
     Types are compared exactly: a subclass may do anything in its `forward`.
     """
-    parts = list(module.named_children()) if type(module) is nn.Sequential else [("", module)]
+    parts: list = (
+        list(module._modules.items()) if type(module) is nn.Sequential else [("", module)]
+    )  # repeated ones, too
     linear, activations = [], []
     for name, part in parts:
+        if any(part is layer for _, layer in linear):
+            return f"its {type(part).__name__} {name!r} is used more than once"
         if "forward" in vars(part):
             return f"its {type(part).__name__} has been given another forward"
         if type(part) in LINEAR:

@@ -29,7 +29,6 @@ from mesu.engine.kernels import (
     loss_gradient,
     move_row,
     nonlinear,
-    of_curvature,
     row_negative,
     squares,
 )
@@ -92,7 +91,7 @@ def backward(mean, std, net, starts, work, layer, c):
     own = constants_of(c, starts[layer * each])
     negative = hidden_layers.back(mean, std, at, n, k, rows, work.h, work.d, work.q, below, here, own, net.tanh, work)
     if net.has_bias:
-        negative += move_biases(mean, std, net, work, layer, rows, constants_of(c, starts[layer * each + 1]), False)
+        negative += move_biases(mean, std, net, work, layer, rows, constants_of(c, starts[layer * each + 1]))
     return negative
 
 
@@ -105,8 +104,8 @@ def scale_by(q, d, start, count):
 
 
 @numba.njit(**FLAGS)
-def move_biases(mean, std, net, work, layer, rows, c, drawn):
-    """Move a layer's biases: their input is 1. See `move_row` for `drawn`."""
+def move_biases(mean, std, net, work, layer, rows, c):
+    """Move a layer's biases: their input is 1."""
     k, here = net.sizes[layer + 1], net.samples * net.batch * net.units[layer]
     clear(work.g_mean, k)
     clear(work.g_std, k)
@@ -115,14 +114,12 @@ def move_biases(mean, std, net, work, layer, rows, c, drawn):
         for j in range(U(k)):
             work.g_mean[j] += work.d[start + j]
             work.g_std[j] += work.q[start + j]
-    return move_row(mean, std, net.biases[layer], k, work.g_mean, work.g_std, c, drawn)
+    return move_row(mean, std, net.biases[layer], k, work.g_mean, work.g_std, c, False)
 
 
 @numba.njit(**FLAGS)
 def move_and_multiply(mean, std, x, x2, d, q, c, following, following2, m, v, units):
     """Move the first layer by the gradient of one example, an outer product, and multiply it with the one that follows.
-
-    Without a `v`, for an estimator that draws nothing, no variances of the products are computed.
 
     Returns:
         Zero, unless a sigma went negative: then how far, summed up.
@@ -132,35 +129,25 @@ def move_and_multiply(mean, std, x, x2, d, q, c, following, following2, m, v, un
     for unit in range(U(units)):
         at = unit * n
         slope, curvature = d[unit], q[unit]
-        risky = False
-        if v is not None:
-            # sigma g_sigma of each weight lies between 0 and the sum over the row, curvature s^2
-            risky = not keeps_positive(curvature * v[unit] * v[unit], c)
+        # sigma g_sigma of each weight lies between 0 and the sum over the row, curvature s^2
+        risky = not keeps_positive(curvature * v[unit] * v[unit], c)
         total, spread = zero, zero
         for j in range(n):
             old = Gaussian(mean[at + j], std[at + j])
-            if v is None:  # noqa: SIM108  (compiled: only one branch is there)
-                sigma_slope = of_curvature(old.std, curvature * x2[j])
-            else:
-                sigma_slope = curvature * x2[j] * old.std
-            new = apply_rule(old, Gaussian(slope * x[j], sigma_slope), c)
+            new = apply_rule(old, Gaussian(slope * x[j], curvature * x2[j] * old.std), c)
             mean[at + j] = new.mean
             std[at + j] = new.std
             total += following[j] * new.mean
-            if v is None:
-                negative += -new.std if new.std < zero else zero
-            else:
-                spread += following2[j] * (new.std * new.std)
+            spread += following2[j] * (new.std * new.std)
         m[unit] = total
-        if v is not None:
-            v[unit] = spread
+        v[unit] = spread
         if risky:
             negative += row_negative(std, at, n)
     return negative
 
 
 @numba.njit(**FLAGS)
-def first_layer_of_many(mean, std, net, work, v, x, start, upcoming, moving, c):
+def first_layer_of_many(mean, std, net, work, x, start, upcoming, moving, c):
     """The same for several examples an update: gradients, then moves, then the next examples' products, row by row.
 
     It serves single examples, too, under a rule that has no constants that move nothing (`idle`).
@@ -175,22 +162,16 @@ def first_layer_of_many(mean, std, net, work, v, x, start, upcoming, moving, c):
             clear(work.g_std, inputs)
             accumulate(work.g_mean, inputs, work.d, unit, first, batch, flat, start * inputs)
             accumulate(work.g_std, inputs, work.q, unit, first, batch, work.x2, 0)
-            if v is None:
-                negative += move_row(mean, std, at, inputs, work.g_mean, work.g_std, c, None)
-            else:
-                negative += move_row(mean, std, at, inputs, work.g_mean, work.g_std, c, False)
-        if v is not None:
-            squares(std, at, inputs, work.var)
+            negative += move_row(mean, std, at, inputs, work.g_mean, work.g_std, c, False)
+        squares(std, at, inputs, work.var)
         for b in range(batch):
             total, spread = mean.dtype.type(0), mean.dtype.type(0)
             row, row2, weight = U((upcoming + b) * inputs), U(b * inputs), U(at)
             for j in range(U(inputs)):
                 total += flat[row + j] * mean[weight + j]
-                if v is not None:
-                    spread += work.upcoming2[row2 + j] * work.var[j]
+                spread += work.upcoming2[row2 + j] * work.var[j]
             work.m[b * first + unit] = total
-            if v is not None:
-                v[b * first + unit] = spread
+            work.v[b * first + unit] = spread
     return negative
 
 
@@ -244,12 +225,12 @@ def build(label: str) -> Any:
                         work.d[j] += work.d[s * span + j]
                         work.q[j] += work.q[s * span + j]
                 if net.has_bias:
-                    negative += move_biases(mean, std, net, work, 0, batch, constants_of(c, starts[1]), False)
+                    negative += move_biases(mean, std, net, work, 0, batch, constants_of(c, starts[1]))
                 for j in range(U(batch * inputs)):
                     work.x2[j] = work.upcoming2[j]
             squares(x.reshape(-1), upcoming * inputs, batch * inputs, work.upcoming2)
             if idle is None:
-                negative += first_layer_of_many(mean, std, net, work, work.v, x, start, upcoming, update >= 0, own)
+                negative += first_layer_of_many(mean, std, net, work, x, start, upcoming, update >= 0, own)
             elif batch == 1:
                 now = own if update >= 0 else constants_of(idle, starts[0])
                 negative += move_and_multiply(
@@ -267,7 +248,7 @@ def build(label: str) -> Any:
                     first,
                 )
             else:
-                negative += first_layer_of_many(mean, std, net, work, work.v, x, start, upcoming, update >= 0, own)
+                negative += first_layer_of_many(mean, std, net, work, x, start, upcoming, update >= 0, own)
         return negative
 
     return learn

@@ -1,4 +1,4 @@
-"""The compiled loops: built for each rule when it is first used, and kept on disk by numba for the next process."""
+"""The compiled loops: built for each rule when it is first used, and kept on disk for the next process."""
 
 import hashlib
 import os
@@ -11,14 +11,16 @@ from typing import Any
 
 from numba.core import event
 
-from mesu.engine import deterministic, linear, local, predict_rows, weight_draws
+from mesu.engine import deterministic, joint, linear, local, predict, weight_draws
 from mesu.engine.compiled import fingerprint
-from mesu.rules import gaussian
+from mesu.engine.machine_code import engine_sources
+from mesu.rules.curvature import gradient_of_sigma, share_of_joint_step
 from mesu.rules.parts import rule_of
 
 COMPILING = "MESU_COMPILING"  # environment variable: a file to make instead of printing that something is compiled
 BUILDERS: dict[str, Callable[[str], Any]] = {
     "linear": linear.build,
+    "joint": joint.build,
     "local": local.build,
     "weights": weight_draws.build,
     "plain": deterministic.build,
@@ -26,11 +28,20 @@ BUILDERS: dict[str, Callable[[str], Any]] = {
 
 
 @cache
-def learning_loop(kind: str, constants: type) -> Any:
-    """The loop that learns under the rule of these constants: of a posterior (by its estimator) or of a "plain" network."""
+def learning_loop(kind: str, constants: type, for_curvature: type | None) -> Any:
+    """The loop that learns under the rule of these constants: of a posterior (by its estimator) or of a "plain" network.
+
+    Args:
+        kind: A key of `BUILDERS`.
+        constants: The type of the rule's constants.
+        for_curvature: The type of those of its step for a known curvature, if it has one.
+    """
     rule = rule_of(constants)
-    parts = (getattr(rule, name, None) for name in ("keeps_positive", "scaled", "State"))
-    compiled = [rule.step, constants, *parts]
+    parts = (getattr(rule, name, None) for name in ("keeps_positive", "scaled", "State", "for_curvature"))
+    compiled = [rule.step, constants, *parts, gradient_of_sigma, share_of_joint_step]
+    if for_curvature is not None:
+        known = rule_of(for_curvature)
+        compiled += [known.step, *(getattr(known, name, None) for name in ("uncut_step", "may_be_cut"))]
     return _announced(BUILDERS[kind](_label(rule.__name__, fingerprint(compiled))))
 
 
@@ -43,21 +54,13 @@ def fisher_loop() -> Any:
 @cache
 def predicting_loop() -> Any:
     """The loop that draws outputs."""
-    return _announced(predict_rows.build(_label("", "")))
+    return _announced(predict.build(_label("", "")))
 
 
 def _label(rule: str, source: str) -> str:
     """A name that changes with the engine's sources and with the rule's: a changed rule is compiled again."""
-    digest = hashlib.sha256((_engine_sources() + source).encode()).hexdigest()
+    digest = hashlib.sha256((engine_sources() + source).encode()).hexdigest()
     return f"{rule.replace('.', '_')}_{digest[:20]}"
-
-
-@cache
-def _engine_sources() -> str:
-    digest = hashlib.sha256()
-    for path in [*sorted(Path(__file__).parent.glob("*.py")), Path(gaussian.__file__)]:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 class _Announcer(event.Listener):

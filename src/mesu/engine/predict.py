@@ -1,12 +1,14 @@
-"""Predictions of a perceptron for the online models: outputs drawn in local form, compiled, the same noise for every row.
+"""Predictions of a perceptron, compiled: outputs drawn in local form (eq. 11), with the noise laid out in one of two ways.
 
-    a_ku = sum_j mu_kj h_ju + e_ku sqrt( sum_j sigma_kj^2 h_ju^2 )          unit k in draw u; e is the same for all rows
+    a_ku = sum_j mu_kj h_ju + e_ku sqrt( sum_j sigma_kj^2 h_ju^2 )          unit k in draw u
 
-So a prediction is a function of the weights and of its own row, to the bit: neither the rows around it nor their order change
-it, and predicting twice gives the same. Each row alone sees draws with the right distribution (eq. 11).
+**Noise shared by rows** (`classify` and `regress`, for online models): e is the same for all rows. A prediction is then a
+function of the weights and of its own row, to the bit: neither the rows around it nor their order change it, and predicting
+twice gives the same. Each row alone sees draws with the right distribution.
 
-`mesu.engine.predict_rows` draws other noise for each row instead: it serves `PosteriorEngine.draw`, where averages over many
-rows must not share the luck of one set of draws.
+**Noise by row** (`build`, for `PosteriorEngine.draw`): e differs from row to row and is a function of the seed and the row's
+number. Averages over many rows then do not share the luck of one set of draws. Rows are worked through in blocks and by several
+threads; neither blocks nor threads change a bit, since each row has its own noise and its own sums.
 """
 
 from functools import lru_cache
@@ -16,9 +18,14 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from mesu.engine.compiled import FLAGS
-from mesu.engine.kernels import U, exponential
+from mesu.engine.compiled import FLAGS, on_disk
+from mesu.engine.hidden_layers import PANEL, TILE, moments, whole, words
+from mesu.engine.kernels import U, add_biases, exponential, nonlinear
+from mesu.engine.noise import even, fill_normals
 from mesu.posterior.results import Prediction, RegressionPrediction
+
+MOST, LEAST = 64, 4  # rows in a block: they share the work of laying out the weights
+ROOM = 1 << 19  # most activations of one layer that a block may have
 
 
 class Weights(NamedTuple):
@@ -32,6 +39,9 @@ class Weights(NamedTuple):
 def layer_edges(sizes: tuple[int, ...]) -> list[int]:
     """Where each layer begins in the flat arrays, and where the last one ends."""
     return [0, *accumulate((inputs + 1) * outputs for inputs, outputs in pairwise(sizes))]
+
+
+# -- noise shared by rows ---------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=32)
@@ -105,7 +115,7 @@ def _draw(mean, std, sizes, x, row, noise, h, above):
     return h, above
 
 
-@numba.njit(cache=True, **FLAGS)
+@on_disk()
 def _classify(probs, total, aleatoric, mean, std, sizes, x, noise, h, above):
     classes, draws = sizes[-1], noise.shape[1]
     for row in range(len(x)):
@@ -142,7 +152,7 @@ def _classify(probs, total, aleatoric, mean, std, sizes, x, noise, h, above):
         aleatoric[row] = entropy / draws
 
 
-@numba.njit(cache=True, **FLAGS)
+@on_disk()
 def _regress(means, variances, mean, std, sizes, x, noise, h, above):
     draws = noise.shape[1]
     for row in range(len(x)):
@@ -154,3 +164,93 @@ def _regress(means, variances, mean, std, sizes, x, noise, h, above):
         for u in range(U(draws)):
             spread += (out[0, u] - centre) ** 2
         means[row], variances[row] = centre, spread / draws
+
+
+# -- noise by row -----------------------------------------------------------------------------------------------------
+
+
+class Scratch(NamedTuple):
+    """Buffers for a block of rows."""
+
+    block: int  # rows in it
+    noise: Any  # of every row, sample and unit
+    h: Any  # activations of every sample of every row
+    m: Any  # means and standard deviations of pre-activations
+    v: Any
+    down: Any  # as in `mesu.engine.kernels.Work`
+    down2: Any
+    h2: Any
+    tile: Any
+    tile2: Any
+    marks: Any
+
+
+def scratch(sizes: tuple[int, ...], samples: int, dtype) -> Scratch:
+    """Buffers to predict with a network of these sizes."""
+    above, block = sizes[1:], MOST
+    while block > LEAST and block * samples * max(above) > ROOM:
+        block //= 2
+    rows = block * samples
+    inputs = max(block * sizes[0], rows * max(above))
+    lengths = {
+        "noise": block * even(samples * sum(above)),
+        "h": rows * max(above),
+        "m": rows * max(above),
+        "v": rows * max(above),
+        "down": rows * whole(max(above)),
+        "down2": rows * whole(max(above)),
+        "h2": inputs,
+        "tile": TILE * PANEL,
+        "tile2": TILE * PANEL,
+    }
+    bits = np.zeros(max(block * words(sizes[0]), rows * words(max(above))), np.uint64)
+    return Scratch(block, **{name: np.zeros(length, dtype) for name, length in lengths.items()}, marks=bits)
+
+
+@numba.njit(**FLAGS)
+def add_noise(net, layer, count, work, different):
+    """Pre-activations A = m + s e for every sample of `count` rows.
+
+    There is one m and v for each row (`different` = count, the first layer) or for each sample and row.
+    """
+    k, at, zero = net.sizes[layer + 1], net.units[layer], work.m.dtype.type(0)
+    normals = len(work.noise) // work.block
+    for j in range(U(different * k)):
+        work.v[j] = np.sqrt(max(work.v[j], zero))
+    for s in range(net.samples):
+        for b in range(count):
+            row, noise = U((s * count + b) * k), U(b * normals + s * net.units[-1] + at)
+            of = U(b * k) if different == count else row
+            for j in range(U(k)):
+                work.h[row + j] = work.m[of + j] + work.v[of + j] * work.noise[noise + j]
+
+
+def build(label: str) -> Any:
+    """The compiled loop; the label is the name of its compiled form on disk."""
+
+    @on_disk(label)
+    def predict(mean, std, net, x, seed, first_row, out, work):
+        """Fill ``out[samples, rows, outputs]`` with drawn outputs; `first_row` is the number of the first row."""
+        flat, samples, normals = x.reshape(-1), net.samples, len(work.noise) // work.block
+        for start in range(0, len(x), work.block):
+            count = min(work.block, len(x) - start)
+            for b in range(count):
+                fill_normals(work.noise[b * normals : (b + 1) * normals], seed, first_row + start + b)
+            for layer in range(len(net.sizes) - 1):
+                n, k = net.sizes[layer], net.sizes[layer + 1]
+                # the inputs of the first layer are the same in every sample
+                rows = samples * count if layer > 0 else count
+                if layer > 0:
+                    nonlinear(work.h, 0, rows * n, net.tanh)
+                    moments(mean, std, net.weights[layer], n, k, rows, work.h, 0, work.m, work.v, work)
+                else:
+                    moments(mean, std, net.weights[0], n, k, rows, flat, start * n, work.m, work.v, work)
+                if net.has_bias:
+                    add_biases(mean, std, net.biases[layer], k, rows, work.m, work.v)
+                add_noise(net, layer, count, work, rows)
+            for s in range(samples):
+                for b in range(count):
+                    for j in range(net.sizes[-1]):
+                        out[s, start + b, j] = work.h[(s * count + b) * net.sizes[-1] + j]
+
+    return predict

@@ -12,17 +12,20 @@ from numba.core.errors import NumbaError
 from torch import nn
 
 from mesu import optim
-from mesu.engine import linear, predict_rows
+from mesu.engine import linear, predict
 from mesu.engine.compiled import typed
 from mesu.engine.layout import Perceptron, read_perceptron, share_flat
 from mesu.engine.loops import fisher_loop, learning_loop, predicting_loop
 from mesu.engine.supports import checked, checked_inputs, why_not
+from mesu.health import next_look
 from mesu.optim import StepRefused
-from mesu.posterior.bayesian import Bayesian, Pair
+from mesu.optim import health as sigmas
+from mesu.posterior import health as batches
+from mesu.posterior.bayesian import AT_MEAN, Bayesian, Pair
 from mesu.posterior.draws import drawn_std
 from mesu.posterior.likelihood import Categorical, GaussianNoise
 from mesu.rules.checks import whole
-from mesu.rules.parts import idle_constants
+from mesu.rules.parts import curvature_constants, idle_constants
 
 ROWS_WORTH_A_THREAD = 64  # fewer rows than this are predicted sooner than a thread starts
 
@@ -33,19 +36,24 @@ class PosteriorEngine:
     Args:
         net: The posterior; its parameters are shared, not copied.
         optimizer: Its optimiser, for the rule and the settings.
-        samples: Monte Carlo samples of each update; ignored by the estimator "linear", which draws nothing.
-        batch: Examples an update.
+        samples: Monte Carlo samples of each update; ignored by the estimators "linear" and "joint", which draw nothing.
+        batch: Examples an update; 1 for the estimator "joint".
     """
 
     def __init__(self, net: Bayesian, optimizer: optim.PosteriorOptimizer, samples: int, batch: int = 1) -> None:
         reason = why_not(net, optimizer)
         if reason:
             raise ValueError(f"the engine cannot run this network: {reason}")
+        if net.estimator == "joint" and batch != 1:
+            raise ValueError(
+                f"estimator='joint' learns one example an update, got batch={batch}: use estimator='linear'"
+            )
         shape = read_perceptron(net.module)
         assert isinstance(shape, Perceptron)
         self.net, self.optimizer, self.shape = net, optimizer, shape
-        self.samples, self.batch = 1 if net.estimator == "linear" else samples, batch
+        self.samples, self.batch = 1 if net.estimator in AT_MEAN else samples, batch
         self._work: dict[Any, Any] = {}
+        self._updates, self._look = 0, 1  # how many were made, and when to look for what goes wrong: `mesu.health`
 
     def learn(self, x: np.ndarray, y: np.ndarray, noise: np.ndarray | None = None) -> None:
         """Learn a chunk in order, `batch` examples an update.
@@ -63,7 +71,6 @@ class PosteriorEngine:
         pairs = self._pairs()
         mean, std = share_flat([pair.mean for pair in pairs]), share_flat([pair.std for pair in pairs])
         dtype = mean.dtype.type
-        starts = np.array([(pair.start or 1.0) ** -2 for pair in pairs], dtype)
         x, y = checked(x, y, shape, net.likelihood, dtype, self.batch)
         normals = self.normals(mean.size)
         given = np.zeros((0, 0), dtype) if noise is None else np.ascontiguousarray(noise, dtype)
@@ -78,12 +85,25 @@ class PosteriorEngine:
         for buffer in (work.q, work.d, work.x2):
             buffer[:] = 0
         before = mean.copy(), std.copy()
+        sized = self._fit_inputs(x)
+        starts = np.array([(pair.start or 1.0) ** -2 for pair in pairs], dtype)
         counter = net.noise
-        learn = learning_loop(net.estimator, type(constants))
-        with explained(constants):
-            negative = learn(mean, std, layout, starts, x, y, given, counter.seed, counter.step, constants, idle, work)
+        known = curvature_constants(constants)
+        learn = learning_loop(net.estimator, type(constants), None if known is None else type(known))
+        try:
+            with explained(constants):
+                negative = learn(
+                    mean, std, layout, starts, x, y, given, counter.seed, counter.step, constants, idle, work
+                )
+        except BaseException:  # a rule that cannot be compiled: the inputs have told nothing
+            mean[:], std[:] = before
+            if sized is not None:
+                net.set_extra_state(sized)
+            raise
         if negative != 0 or not (np.isfinite(mean.sum()) and std.min() > 0 and std.max() < np.inf):
             mean[:], std[:] = before
+            if sized is not None:
+                net.set_extra_state(sized)
             raise StepRefused(
                 f"learning these {len(x)} examples would leave some weights not finite or their sigma not positive, so the "
                 f"chunk was refused and nothing changed: scale the inputs down (the largest is {np.abs(x).max():.3g}), or "
@@ -91,6 +111,21 @@ class PosteriorEngine:
             )
         if noise is None and normals:
             counter.step += len(x) // self.batch
+        self._updates += len(x) // self.batch
+        if self._updates >= self._look:
+            self._look = next_look(self._updates)
+            sigmas.look_at_sigmas(self.optimizer, self._updates)
+            batches.look_at_chunk(net, self._updates, x, y)
+
+    def _fit_inputs(self, x: np.ndarray) -> torch.Tensor | None:
+        """Let the first update's inputs tell how large they are; what the network knew before, or None if it knew already."""
+        if not self.net.awaits_inputs:
+            return None
+        before, updates = self.net.get_extra_state(), x.reshape(-1, self.batch, x.shape[1])
+        telling = np.flatnonzero(updates.any(axis=(1, 2)))
+        if len(telling):  # zeros tell nothing
+            self.net.fit_inputs(torch.from_numpy(updates[telling[0]]))
+        return before
 
     def draw(self, x: np.ndarray, samples: int, seed: int = 0) -> np.ndarray:
         """Outputs ``[samples, B, outputs]`` of the network, drawn in local form; threads as torch has.
@@ -107,12 +142,12 @@ class PosteriorEngine:
         out = np.empty((samples, len(x), shape.sizes[-1]), mean.dtype)
         threads = max(1, min(torch.get_num_threads(), len(x) // ROWS_WORTH_A_THREAD))
         edges = np.linspace(0, len(x), threads + 1).astype(int)
-        spaces = [predict_rows.scratch(shape.sizes, samples, mean.dtype) for _ in range(threads)]
-        predict = predicting_loop()
-        predict(mean, std, layout, x[:1], seed, 0, out[:, :1], spaces[0])  # one thread compiles it, if need be
+        spaces = [predict.scratch(shape.sizes, samples, mean.dtype) for _ in range(threads)]
+        loop = predicting_loop()
+        loop(mean, std, layout, x[:1], seed, 0, out[:, :1], spaces[0])  # one thread compiles it, if need be
         with ThreadPoolExecutor(threads) as pool:
             parts = [
-                pool.submit(predict, mean, std, layout, x[a:b], seed, int(a), out[:, a:b], space)
+                pool.submit(loop, mean, std, layout, x[a:b], seed, int(a), out[:, a:b], space)
                 for (a, b), space in zip(itertools.pairwise(edges), spaces, strict=True)
             ]
             for part in parts:
@@ -121,7 +156,7 @@ class PosteriorEngine:
 
     def normals(self, weights: int) -> int:
         """Normals drawn for one update of that many weights."""
-        if self.net.estimator == "linear":
+        if self.net.estimator in AT_MEAN:
             return 0
         if self.net.estimator == "weights":
             return self.samples * weights
@@ -146,7 +181,7 @@ class PosteriorEngine:
         """Scratch space of the loop, kept from chunk to chunk."""
         key = self.net.estimator, self.batch, self.samples, normals, dtype
         if key not in self._work:
-            if self.net.estimator == "linear":
+            if self.net.estimator in AT_MEAN:
                 self._work = {key: linear.scratch(self.shape.sizes, self.batch, dtype)}
             else:
                 self._work = {key: self.shape.work(self.batch, self.samples, normals, dtype)}
@@ -181,7 +216,7 @@ class WeightEngine:
         spare = np.zeros((max(len(state), 1), self.shape.sizes[0]), dtype)
         before = weight.copy(), state.copy()
         with explained(constants):
-            learning_loop("plain", type(constants))(weight, state, spare, layout, x, y, constants, idle, work)
+            learning_loop("plain", type(constants), None)(weight, state, spare, layout, x, y, constants, idle, work)
         if not np.isfinite(weight.sum()):
             weight[:], state[:] = before
             raise StepRefused(

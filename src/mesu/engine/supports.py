@@ -4,24 +4,27 @@ The engine runs only what it knows exactly. It leaves to torch a layer, an optim
 from a known one with methods of their own, whatever has hooks, and a rule that cannot be compiled.
 """
 
-import inspect
+import itertools
+import sys
 import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.modules import module as everywhere
 
 from mesu.engine.compiled import NotCompilable, in_precision
 from mesu.engine.deterministic import MOST_STATE
 from mesu.engine.layout import Perceptron, read_perceptron
 from mesu.optim import PosteriorOptimizer, WeightOptimizer
-from mesu.posterior.bayesian import Bayesian
+from mesu.posterior.bayesian import AT_MEAN, Bayesian
 from mesu.posterior.likelihood import Categorical, GaussianNoise
 from mesu.rules.parts import rule_of, scaled_constants
 
 # What the engine does in the place of these classes: a subclass may have anything else of its own, but not these.
-NETWORK = ("__call__", "forward", "nll", "sample", "pairs")
+NETWORK = ("__call__", "forward", "at_mean", "nll", "sample", "pairs")
+LIKELIHOOD = ("check", "nll", "sample", "drawn_nll", "summarise")
 POSTERIOR_OPTIMIZER = ("step", "rule", "constants", "_moved")
 WEIGHT_OPTIMIZER = ("step", "constants", "rule_state", "_follow")
 MODULE_HOOKS = (
@@ -31,7 +34,12 @@ MODULE_HOOKS = (
     "_backward_pre_hooks",
 )
 PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+GLOBAL_HOOKS = tuple("_global" + hooks for hooks in MODULE_HOOKS)
+GLOBAL_OPTIMIZER_HOOKS = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 OPTIMIZER_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+
+
+optimizers = sys.modules[torch.optim.Optimizer.__module__]  # torch.optim hides it by a name of its own
 
 
 class EngineFallback(UserWarning):
@@ -45,14 +53,20 @@ def why_not(net: nn.Module, optimizer: Any) -> str | None:
     if isinstance(shape, str):
         return shape
     reason = (
-        _why_not_hooks(net, optimizer)
+        why_not_hooks(net, optimizer)
         or _why_not_groups(optimizer)
+        or _why_not_memory(module)
         or (_why_not_posterior(net, optimizer, shape) if isinstance(net, Bayesian) else _why_not_weights(optimizer))
     )
     return reason or _why_not_parameters(module, optimizer)
 
 
-def _why_not_hooks(net: nn.Module, optimizer: Any) -> str | None:
+def why_not_hooks(net: nn.Module, optimizer: Any) -> str | None:
+    """Why hooks keep the engine from running: it would not call them."""
+    if any(getattr(everywhere, hooks, None) for hooks in GLOBAL_HOOKS):
+        return "there are hooks on all modules, which only torch calls"
+    if any(getattr(optimizers, hooks, None) for hooks in GLOBAL_OPTIMIZER_HOOKS):
+        return "there are hooks on all optimisers, which only torch calls"
     if any(getattr(part, hooks, None) for part in net.modules() for hooks in MODULE_HOOKS):
         return "it has hooks on its layers, which only torch calls"
     if any(getattr(parameter, hooks, None) for parameter in net.parameters() for hooks in PARAMETER_HOOKS):
@@ -71,17 +85,36 @@ def _why_not_groups(optimizer: Any) -> str | None:
 def _why_not_posterior(net: Bayesian, optimizer: Any, shape: Perceptron) -> str | None:
     if not isinstance(optimizer, PosteriorOptimizer):
         return f"{type(optimizer).__name__} is not a posterior rule"
-    likelihood = net.likelihood
-    if type(likelihood) not in (Categorical, GaussianNoise):
-        return f"its likelihood, {type(likelihood).__name__}, has no compiled form"
+    reason = why_not_likelihood(net.likelihood)
+    if reason:
+        return reason
     if sorted(pair.name for pair in net.pairs()) != sorted(shape.parameters):
         return "some of its parameters are deterministic"
+    if net.estimator == "joint" and (type(net.likelihood) is not GaussianNoise or shape.sizes[-1] != 1):
+        return "estimator='joint' is for one number"
     own = replaced(net, Bayesian, NETWORK)
     if own:
         return f"{type(net).__name__} has a {own} of its own, which only torch runs"
-    if net.narrowing != 1 and net.estimator != "linear":
+    if optimizer.param_groups[0]["curvature"] != (net.estimator in AT_MEAN):
+        return (
+            f"its optimiser was made for another estimator than {net.estimator!r}: make it after the estimator is set"
+        )
+    if net.narrowing != 1 and net.estimator not in AT_MEAN:
         return f"its draws are narrower than its sigmas (narrowing={net.narrowing:g}), which only estimator='linear' compiles"
     return _why_not_rule(optimizer, PosteriorOptimizer, POSTERIOR_OPTIMIZER) or _why_not_starts(net, optimizer)
+
+
+def why_not_likelihood(likelihood: Any) -> str | None:
+    """Why the engine's cost would not be this likelihood's."""
+    kind = type(likelihood).__name__
+    if type(likelihood) not in (Categorical, GaussianNoise):
+        return f"its likelihood, {kind}, has no compiled form"
+    own = next((name for name in LIKELIHOOD if name in vars(likelihood)), None)
+    if own:
+        return f"its likelihood, {kind}, has been given another {own}"
+    if isinstance(likelihood, Categorical) and not likelihood.plain:
+        return "its likelihood weighs, smooths or leaves out labels, which only torch does"
+    return None
 
 
 def _why_not_starts(net: Bayesian, optimizer: Any) -> str | None:
@@ -129,10 +162,21 @@ def _why_not_rule(optimizer: Any, base: type, methods: tuple[str, ...]) -> str |
     return None
 
 
+def _why_not_memory(module: nn.Module) -> str | None:
+    parameters = list(module.parameters())
+    if len(parameters) != len(list(module.named_parameters(remove_duplicate=False))) or _overlap(parameters):
+        return "some of its parameters share memory"
+    return None
+
+
 def _why_not_parameters(module: nn.Module, optimizer: Any) -> str | None:
     parameters = list(module.parameters())
     if {id(p) for p in optimizer.param_groups[0]["params"]} != {id(p) for p in parameters}:
         return "the optimiser does not move all of its parameters"
+    if any(type(p) is not nn.Parameter for p in parameters):
+        return f"its parameters are {', '.join(sorted({type(p).__name__ for p in parameters}))}, which only torch computes with"
+    if any(p.is_shared() for p in parameters):
+        return "its parameters are shared with other processes"
     if not all(p.requires_grad for p in parameters):
         return "some of its parameters are frozen"
     if any(p.device.type != "cpu" for p in parameters):
@@ -142,15 +186,40 @@ def _why_not_parameters(module: nn.Module, optimizer: Any) -> str | None:
     return None
 
 
-def replaced(thing: Any, base: type, methods: tuple[str, ...]) -> str | None:
-    """The first of these methods of a class that an instance of a subclass has replaced, or None.
+def _overlap(parameters: list[nn.Parameter]) -> bool:
+    """Whether some numbers of these parameters lie at the same place in memory, or may."""
+    spans = []
+    for p in parameters:
+        length = 1 + sum((size - 1) * stride for size, stride in zip(p.shape, p.stride(), strict=True))
+        if p.numel() > length:
+            return True  # an expanded tensor
+        spans.append((p.data_ptr(), p.data_ptr() + length * p.element_size()))
+    spans.sort()
+    return any(second[0] < first[1] for first, second in itertools.pairwise(spans))
 
-    A learning rate scheduler wraps `step` on the instance, and torch wraps it on the class: wrappers are looked through.
+
+def replaced(thing: Any, base: type, methods: tuple[str, ...]) -> str | None:
+    """The first of these methods of a class that a subclass or the instance itself has replaced, or None.
+
+    torch wraps `step` on the class, and a learning rate scheduler on the instance: torch's own wrappers are looked through.
     """
     for name in methods:
-        if inspect.unwrap(getattr(type(thing), name)) is not inspect.unwrap(getattr(base, name)):
+        wanted = _without_wrappers(getattr(base, name))
+        own = vars(thing).get(name)
+        if _without_wrappers(getattr(type(thing), name)) is not wanted:
+            return name
+        if own is not None and _without_wrappers(own) is not wanted:
             return name
     return None
+
+
+def _without_wrappers(function: Any) -> Any:
+    function = getattr(function, "__func__", function)
+    while hasattr(function, "__wrapped__") and getattr(function, "__globals__", {}).get("__name__", "").startswith(
+        "torch."
+    ):
+        function = function.__wrapped__
+    return function
 
 
 def warn_fallback(net: nn.Module, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Who takes part in an experiment: a learner, and the one setting that a study varies; and the label that stands for both."""
+"""An entry of an experiment: a learner, the one setting that a study varies, and the label that stands for both."""
 
 import re
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class Entry:
 
     @classmethod
     def read(cls, label: str) -> "Entry":
-        """The entry that a table's label stands for; a label without a setting is all learner."""
+        """The entry that a table's label stands for. A label without a setting is a learner's name."""
         for setting, pattern in READ.items():
             if match := pattern.fullmatch(label):
                 try:

@@ -1,4 +1,4 @@
-"""The paper's numbers, to stand beside ours, by the label of an entry: accuracies as fractions."""
+"""The paper's numbers, for comparison with ours, by the label of an entry: accuracies as fractions."""
 
 from mesu.lab.entry import Entry
 

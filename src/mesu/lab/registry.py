@@ -1,4 +1,4 @@
-"""Doors of the lab: experiments, streams and data sets by name, those of other packages included.
+"""Registries of the lab: experiments, streams and data sets by name, those of other packages included.
 
 A name comes from one of three places:
 

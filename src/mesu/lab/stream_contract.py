@@ -1,4 +1,4 @@
-"""What every stream must hold, as checks that anybody can run on theirs: `check_stream`."""
+"""The contract of streams, as checks that anybody can run on a stream of their own: `check_stream`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,8 +15,8 @@ def check_stream(make: Callable[[int, int], Sequence[Any]], classes: int, tasks:
     inputs are finite float32, one label a row, labels whole numbers below `classes`; there is no task beyond the last.
 
     Args:
-        make: Makes the stream, of so many tasks and a seed. Where a stream has a number of tasks of its own, or no seed, it
-            takes no notice of them.
+        make: Makes the stream from a number of tasks and a seed. A stream with a fixed number of tasks, or without a seed, may
+            ignore them.
         classes: How many classes a task has.
         tasks: How many tasks to ask for.
 

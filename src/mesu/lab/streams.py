@@ -105,7 +105,7 @@ class Permuted(Stream):
 
 @streams.register("stationary")
 class Stationary(Stream):
-    """One data set, unchanged, for as many epochs: nothing to forget, and time to become overconfident.
+    """One data set, unchanged, for many epochs: nothing has to be forgotten, and there is time to become overconfident.
 
     Example:
         >>> from mesu.lab.data import digits
@@ -173,12 +173,12 @@ class MultiHead(Stream):
 
 @streams.register("first-examples")
 class FirstExamples(Stream):
-    """Another stream with less to learn: only the first examples of each task. What is tested stays.
+    """Another stream with less to learn: only the first examples of each task. Test sets stay whole.
 
     Args:
         stream: What to shorten.
         examples: How many of each task; None is all.
-        first_task: How many of the first task, if it shall have another number than the rest.
+        first_task: How many of the first task, if that is to be another number.
 
     Example:
         >>> from mesu.lab.data import digits

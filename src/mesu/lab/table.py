@@ -1,13 +1,16 @@
-"""The one tidy table that every experiment gives, and the numbers people quote, worked out from it alone."""
+"""The tidy table that every experiment produces, and the summary numbers, which are computed from it alone."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from mesu import measures
 from mesu.lab.paper import paper_number
+
+# Of each learner and measure: "mean" and "std" over the seeds, "seeds" (how many), "paper" (its number, or None).
+Summary = dict[str, dict[str, dict[str, Any]]]
 
 
 class Row(NamedTuple):
@@ -92,12 +95,12 @@ def accuracy_matrix(table: pl.DataFrame, learner: str, seed: int) -> np.ndarray:
     return matrix
 
 
-def summarise(table: pl.DataFrame) -> dict[str, dict[str, dict[str, float | int | None]]]:
+def summarise(table: pl.DataFrame) -> Summary:
     """For each learner and measure: mean and standard deviation over the seeds, how many there are, the paper's number.
 
     None stands for what some seed did not measure, or measured as no finite number.
     """
-    summary: dict[str, dict[str, dict[str, float | int | None]]] = {}
+    summary: Summary = {}
     experiment = str(table["experiment"][0])
     for learner in table["learner"].unique(maintain_order=True):
         seeds = sorted(table.filter(learner=learner)["seed"].unique())

@@ -10,7 +10,7 @@ from mesu.engine.supports import warn_fallback
 from mesu.learners.chunks import ChunkLearner
 from mesu.learners.state import check_moves, device_of
 from mesu.optim import PosteriorOptimizer
-from mesu.posterior.bayesian import Bayesian
+from mesu.posterior.bayesian import AT_MEAN, Bayesian
 from mesu.prediction import predict
 from mesu.rules.checks import whole
 
@@ -46,7 +46,7 @@ class BayesianLearner(ChunkLearner):
         engine: bool | None = None,
     ) -> None:
         if samples is None:
-            samples = 1 if net.estimator == "linear" else 10
+            samples = 1 if net.estimator in AT_MEAN else 10
         self.samples, self.batch = samples, batch = whole("samples", samples), whole("batch", batch)
         check_moves(net, optimizer)
         self.net, self.optimizer = net, optimizer
@@ -65,14 +65,14 @@ class BayesianLearner(ChunkLearner):
         return self.net.nll(x, y, samples=self.samples, **inputs)
 
     def check_targets(self, y: torch.Tensor) -> None:
-        """As the posterior's likelihood does."""
+        """Check targets with the posterior's likelihood."""
         self.net.likelihood.check(y)
 
     def boundary(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
-        """Nothing: forgetting needs no boundary."""
+        """Do nothing: forgetting needs no boundary."""
 
     def predict(self, x: np.ndarray, samples: int = 100, **inputs: Any) -> Any:
         """The average over drawn networks."""
-        if self.engine is not None:
+        if self.engine is not None and samples != 0:  # 0 is the closed form, which is torch's
             return self.net.likelihood.summarise(torch.from_numpy(self.engine.draw(x, samples)))
         return predict(self.net, torch.from_numpy(x).to(device_of(self.net)), samples=samples, **inputs)

@@ -7,12 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mesu.engine.supports import warn_fallback, why_not_hooks
 from mesu.learners.state import device_of, restore, tensors_of
 from mesu.posterior.likelihood import describe_bad
 
 
 class ChunkLearner:
-    """A network, the rule that moves it, and the way of a chunk through both."""
+    """A network and the optimiser that moves it, which learn a chunk together."""
 
     net: Any  # the network or the posterior
     optimizer: Any
@@ -20,11 +21,11 @@ class ChunkLearner:
     engine: Any  # the compiled loop; None on the torch path
 
     def cost(self, x: Tensor, y: Tensor, **inputs: Any) -> Tensor:
-        """What an update goes down on, summed over the batch."""
+        """The cost that an update descends, summed over the batch."""
         raise NotImplementedError
 
     def check_targets(self, y: Tensor) -> None:
-        """`ValueError` if the likelihood has no use for one of these targets."""
+        """Raise a `ValueError` if the likelihood cannot score one of these targets."""
         raise NotImplementedError
 
     def learn(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
@@ -34,11 +35,19 @@ class ChunkLearner:
             ValueError: if the chunk cannot be learned; nothing has changed then.
         """
         if self.engine is not None:
-            self.engine.learn(x, y, **inputs)
-            return
+            hooked = why_not_hooks(self.net, self.optimizer)
+            if hooked is None:
+                self.engine.learn(x, y, **inputs)
+                self.optimizer._opt_called = (
+                    True  # torch's schedulers warn unless `step` has been called, which they wrap
+                )
+                return
+            warn_fallback(self.net, hooked)  # hooks that were added since the learner was made
+            self.engine = None
         examples, labels = checked(x, y)
         self.check_targets(labels)
-        before = tensors_of(self.net, self.optimizer) if len(examples) > self.batch else None
+        several = len(examples) > self.batch or getattr(self.net, "awaits_inputs", False)
+        before = tensors_of(self.net, self.optimizer) if several else None
         try:
             for some, theirs in zip(examples.split(self.batch), labels.split(self.batch), strict=True):
                 some, theirs = some.to(device_of(self.net)), theirs.to(device_of(self.net))
@@ -47,7 +56,7 @@ class ChunkLearner:
                 self.optimizer.zero_grad()
         except Exception:
             self.optimizer.zero_grad()
-            if before is not None:  # earlier batches of the chunk have been learned
+            if before is not None:  # earlier batches of the chunk have been learned, or told the size of inputs
                 restore(self.net, self.optimizer, before)
             raise
 
@@ -56,7 +65,7 @@ class ChunkLearner:
         return tensors_of(self.net, self.optimizer)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Become what the learner was that gave these `tensors`."""
+        """Return to the state in which these `tensors` were saved."""
         restore(self.net, self.optimizer, tensors)
 
 

@@ -1,4 +1,4 @@
-"""What every learner must hold, as checks that anybody can run on theirs: `check_learner`."""
+"""The contract of learners, as checks that anybody can run on a learner of their own: `check_learner`."""
 
 import copy
 from collections.abc import Callable
@@ -16,16 +16,17 @@ ROWS = 24  # of each of the two tasks that a learner is tried on
 def check_learner(make: Callable[[], Learner], features: int, classes: int, batch: int = 1, **inputs: Any) -> None:
     """Check that a classifier keeps the contract of `mesu.learners.Learner`.
 
-    It gives probabilities and learns nothing while it predicts; the cutting of a stream into chunks changes nothing; what
-    `tensors` saved, `restore` goes on from bit for bit, and refuses what belongs to another network; bad input is refused
-    with a `ValueError` before anything changes.
+    - It predicts probabilities, and learns nothing while it predicts.
+    - How the stream is cut into chunks changes nothing.
+    - After `restore`, it goes on bit for bit as the learner that gave the `tensors`. Tensors of another network are refused.
+    - Bad input is refused with a `ValueError` before anything changes.
 
     Args:
         make: Makes a fresh learner, each time the same.
         features: Numbers in one example.
         classes: How many classes it tells apart.
         batch: Examples an update: chunks are multiples of it.
-        inputs: What else the network wants to be told, by name, such as `head=0`.
+        inputs: Further inputs of the network, by name, such as `head=0`.
 
     Raises:
         AssertionError: naming what does not hold.

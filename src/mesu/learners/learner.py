@@ -30,5 +30,5 @@ class Learner(Protocol):
         ...
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Become what the learner was that gave these `tensors`, bit for bit."""
+        """Return to the state in which these `tensors` were saved, bit for bit."""
         ...

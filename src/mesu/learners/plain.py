@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from mesu.engine import WeightEngine, why_not
-from mesu.engine.supports import warn_fallback
+from mesu.engine.supports import warn_fallback, why_not_likelihood
 from mesu.learners.chunks import ChunkLearner
 from mesu.learners.state import check_moves, device_of
 from mesu.optim import WeightOptimizer
@@ -43,7 +43,8 @@ class WeightLearner(ChunkLearner):
         check_moves(net, optimizer)
         self.net, self.optimizer = net, optimizer
         reason = "it was told not to" if engine is False else why_not(net, optimizer)
-        if reason is None and type(self.likelihood) is not Categorical:
+        reason = reason or why_not_likelihood(self.likelihood)
+        if reason is None and not isinstance(self.likelihood, Categorical):
             reason = f"its likelihood is {type(self.likelihood).__name__}, and compiled weight rules learn classes only"
         self.engine = WeightEngine(net, optimizer, batch) if reason is None else None  # type: ignore[arg-type]
         if reason is not None and engine is None:
@@ -55,7 +56,7 @@ class WeightLearner(ChunkLearner):
         return self.likelihood.nll(self.net(x, **inputs)[None], y)
 
     def check_targets(self, y: Tensor) -> None:
-        """As the likelihood does."""
+        """Check targets with the likelihood."""
         self.likelihood.check(y)
 
     def boundary(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
@@ -77,10 +78,10 @@ def fisher_diagonal(
 ) -> list[Tensor]:
     """For each parameter, the mean over examples of the squared gradient of one example's loss at its true label.
 
-    The network is as it is: in training, every example meets a dropout of its own. Parameters that the loss does not reach,
-    such as other tasks' heads, have none.
+    The network's mode is left alone: in training mode, dropout is drawn anew for every example. The result is zero for
+    parameters that the loss does not reach, such as the heads of other tasks.
     """
-    if likelihood is not None and type(likelihood) is not Categorical:
+    if likelihood is not None and (not isinstance(likelihood, Categorical) or why_not_likelihood(likelihood)):
         return _fisher_one_by_one(net, x, y, likelihood, inputs)
     parameters = {name: p.detach() for name, p in net.named_parameters()}
 
@@ -103,8 +104,9 @@ def _fisher_one_by_one(net: nn.Module, x: Tensor, y: Tensor, likelihood: Likelih
     total = [torch.zeros_like(p) for p in parameters]
     for example, target in zip(x.to(device_of(net)).split(1), y.to(device_of(net)).split(1), strict=True):
         cost = likelihood.nll(net(example, **inputs)[None], target)
-        gradients = torch.autograd.grad(cost, parameters, allow_unused=True)
-        for sum_, g in zip(total, gradients, strict=True):
+        gradients = torch.autograd.grad(cost, [p for p in parameters if p.requires_grad], allow_unused=True)
+        learning = [sum_ for sum_, p in zip(total, parameters, strict=True) if p.requires_grad]
+        for sum_, g in zip(learning, gradients, strict=True):
             if g is not None:
                 sum_ += g.square()
     return [sum_ / len(x) for sum_ in total]

@@ -1,4 +1,4 @@
-"""A drift detector on what a model does not know, and the wrapper that passes it each row's uncertainty."""
+"""A drift detector for epistemic uncertainty, and the wrapper that passes it the uncertainty of each row."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
@@ -13,18 +13,18 @@ LEAST = 50  # fewest values to rank one among
 
 
 class EpistemicDrift(base.DriftAndWarningDetector):
-    """A drift detector on epistemic uncertainty: it raises an alarm when rows are less known to a model than rows used to be.
+    """A drift detector: it raises an alarm when the epistemic uncertainty of rows is higher than it used to be.
 
     Each value is ranked among the last `window` ones, so that units and scale do not matter, and the ranks are added up:
 
         S' = max(0, S + rank - 1/2 - 1/8)                drift if S > log(1 / delta) / 3.25, warning at half of it
 
     Ranks on a stream that stays the same are uniform, and S then passes a threshold h from 0 with a chance of at most
-    exp(-3.25 h). A model that grows more certain ranks its rows lower and lower, which raises no alarm. If every row is less
-    known than all rows before, the alarm comes after 16 of them.
+    exp(-3.25 h). A model that grows more certain has lower and lower ranks, which raise no alarm. If every row is more
+    uncertain than all rows before it, the alarm comes after 16 of them.
 
-    `mesu.river.DriftRetrainingClassifier` passes it the epistemic uncertainty of each row. River's own wrapper of that name
-    passes the error of a prediction, a 0 or a 1, which is refused unless `listen` is False.
+    `mesu.river.DriftRetrainingClassifier` passes the epistemic uncertainty of each row to its detector. River's own wrapper of
+    that name passes the error of a prediction, a 0 or a 1, which this detector refuses unless `listen` is False.
 
     Args:
         delta: Chance of a false alarm, each time that a row is more uncertain than usual.

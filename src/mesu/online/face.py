@@ -1,15 +1,16 @@
-"""What the scikit-learn and the River face of an online model share: saving, the memory report, and a snapshot to ask."""
+"""What the scikit-learn and the River classes share: saving, the memory report, and the snapshot that predicts."""
 
 from os import PathLike
 from typing import Any
 
+from mesu.memory import MemoryReport
 from mesu.online.files import save
-from mesu.online.memory_report import MemoryReport, report
+from mesu.online.memory_report import report
 from mesu.online.snapshot import Snapshot
 
 
 class Face:
-    """A class that users meet, with an `OnlineModel` beneath."""
+    """A class for users, around an `OnlineModel`."""
 
     _regression: bool
     _saved_as: str  # what a file calls the class
@@ -20,7 +21,7 @@ class Face:
         return report(self._learned())
 
     def save(self, path: str | PathLike) -> None:
-        """Keep the model in one file, for `mesu.load`."""
+        """Write the model to one file, which `mesu.load` reads."""
         save(self, path)
 
     def _learned(self) -> Snapshot:
@@ -28,5 +29,5 @@ class Face:
         raise NotImplementedError
 
     def _kept(self) -> tuple[Snapshot, dict[str, Any], list | None]:
-        """What a file keeps: the snapshot, the parameters, and the names of the columns if there are any."""
+        """What is saved: the snapshot, the parameters, and the names of the columns if there are any."""
         raise NotImplementedError

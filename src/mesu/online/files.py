@@ -4,21 +4,21 @@
     version       "1"
     description   JSON: class, parameters, settings, labels, names of the features, counts
     sha256        of the description and of every tensor's name, type, shape and bytes
+    mesu          the version of mesu that saved it, and `sha256 with mesu` that of both; the first files do not have them
 
 Some parts of a snapshot have other names in the file: those that the first version of the format gave them.
 
     scoring_weights     judge.mean, judge.std           target_scale      frame
     recent_epistemic    usual                           allow_missing     gaps
-    recent_errors       misses
+    recent_errors       misses                          recent_rows       latest
 
 Loading a file never runs code, and the loaded model continues as if it had never stopped, bit for bit.
 """
 
 import json
 import os
-import threading
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,18 @@ from safetensors.numpy import save as as_bytes
 
 from mesu.disk import digest_of, must, replacing
 from mesu.engine.predict import Weights, layer_edges
+from mesu.online.network import drawn_weights
 from mesu.online.scaling import Scale
-from mesu.online.settings import Settings
+from mesu.online.settings import FIRST_VERSION, SHORT_BLOCK, Settings
 from mesu.online.snapshot import ASSUMED_ERRORS, WINDOW, Snapshot
+from mesu.version import __version__
 
 FORMAT, VERSION = "mesu estimator", "1"
+MOST_DRAWS = 1_000_000  # a file that asks for more was made up: it would take any amount of memory
+FURTHEST = 1e15  # from 1, of the scales of weights: single precision does not hold the squares of more
 CLASSES = ("MESUClassifier", "MESURegressor")
+ADDED = ("estimator", "narrowing")  # settings that the first files do not have
 RIVER = "river."  # goes before the names of River's models
-_one_at_a_time = threading.Lock()  # two threads must not write to the same temporary file
 
 
 class Unreadable(ValueError):
@@ -57,23 +61,28 @@ def save(model: Any, path: str | os.PathLike) -> None:
     description = json.dumps(
         {
             "class": model._saved_as,
-            "parameters": {name: _plain(name, value) for name, value in parameters.items()},
+            "parameters": {
+                name: _plain(name, value)
+                for name, value in parameters.items()
+                if name not in FIRST_VERSION or value != FIRST_VERSION[name]
+            },
             **described(now),
             "feature_names": None if names is None else [exact("feature", name) for name in names],
         }
     )
     tensors = tensors_of(now)
+    whole = digest_of(description, tensors)
     header = {
         "format": FORMAT,
         "version": VERSION,
         "description": description,
-        "sha256": digest_of(description, tensors),
+        "sha256": whole,
+        "mesu": __version__,
+        "sha256 with mesu": digest_of(whole, __version__),
     }
     data = as_bytes(tensors, metadata=header)
-    with _one_at_a_time, replacing(Path(path)) as aside, aside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    with replacing(Path(path)) as aside:
+        aside.write_bytes(data)
 
 
 def tensors_of(now: Snapshot) -> dict[str, np.ndarray]:
@@ -87,19 +96,31 @@ def tensors_of(now: Snapshot) -> dict[str, np.ndarray]:
         **{f"targets.{name}": array for name, array in now.targets._asdict().items()},
         "usual": now.recent_epistemic,
         "misses": now.recent_errors,
+        **({"latest": now.recent_rows.reshape(-1)} if now.settings.joint else {}),
     }
 
 
 def described(now: Snapshot) -> dict[str, Any]:
-    """Everything else in a snapshot, as the file's description has it."""
+    """Everything in a snapshot that is not an array, for the file's description."""
     return {
-        "settings": {{"allow_missing": "gaps"}.get(name, name): value for name, value in asdict(now.settings).items()},
+        "settings": settings_of(now.settings),
         "sizes": now.weights.sizes,
         "labels": [exact("label", label) for label in now.labels],
         "rows": now.rows,
         "updates": now.updates,
         "frame": now.target_scale,
         "noise_std": now.noise_std,
+        **({"noise_since": now.noise_since, "reported": now.reported} if now.settings.joint else {}),
+    }
+
+
+def settings_of(settings: Settings) -> dict[str, Any]:
+    """The settings. Those that the first version did not have are left out where they have the value that it used."""
+    values = {field.name: (getattr(settings, field.name), field.default) for field in fields(settings)}
+    return {
+        {"allow_missing": "gaps"}.get(name, name): value
+        for name, (value, first) in values.items()
+        if name not in ADDED or value != first
     }
 
 
@@ -109,13 +130,9 @@ def snapshot_of(description: Mapping[str, Any], tensors: Mapping[str, np.ndarray
     Raises:
         ValueError: saying where the file contradicts itself.
     """
-    given = dict(description["settings"])
-    hidden, allow_missing = tuple(given.pop("hidden")), given.pop("gaps")
-    settings = Settings(hidden=hidden, allow_missing=allow_missing, **given)
-    sizes, labels = tuple(description["sizes"]), tuple(description["labels"])
-    rows, updates, noise_std = description["rows"], description["updates"], float(description["noise_std"])
-    must(all(type(n) is int and n > 0 for n in sizes), "the sizes of its layers are not valid")
-    must(sizes[1:-1] == settings.hidden, "its sizes and its settings differ")
+    settings, sizes, updates = shape_of(description)
+    labels = tuple(description["labels"])
+    rows, noise_std = description["rows"], float(description["noise_std"])
     must(len(set(labels)) == len(labels) == (0 if settings.regression else sizes[-1]), "its outputs have other labels")
     must(sizes[-1] == 1 or not settings.regression, "it has several outputs")
     must(len({type(label) is str for label in labels}) < 2, "its labels are words and numbers")
@@ -123,15 +140,23 @@ def snapshot_of(description: Mapping[str, Any], tensors: Mapping[str, np.ndarray
         all(type(n) in (str, bool, int) or (type(n) is float and isfinite(n)) for n in labels),
         "its labels are not valid",
     )
-    must(type(rows) is type(updates) is int and 0 < rows <= updates < 2**62, "its row counts are not valid")
+    must(type(rows) is int and 0 < rows <= updates, "its row counts are not valid")
     centre, spread = map(float, description["frame"])
     must(0 < noise_std < inf, "its noise is not positive")
+    noise_since, recent = description.get("noise_since", 0), tensors.get("latest", np.zeros(0))
+    aleatoric, factor = map(float, description.get("reported", (1, 1)))
+    must(type(noise_since) is int and 0 <= noise_since <= updates, "its row counts are not valid")
+    must(0 < aleatoric < inf and 0 < factor <= 1, "its noise is not positive")
+    must(settings.joint or (recent.size == 0 == noise_since), "it has rows of another kind of model")
+    must(recent.ndim == 1 and recent.size % 3 == 0 and recent.size // 3 <= SHORT_BLOCK, "its last rows are not valid")
     must(isfinite(centre) and 0 < spread < inf, "the scale of its targets is not valid")
-    check_tensors(tensors, layout_of(sizes, updates, settings))
+    check_tensors(tensors, layout_of(sizes, updates, settings, recent.size))
+    scoring = Weights(tensors["judge.mean"], tensors["judge.std"], sizes)
     snapshot = Snapshot(
         settings=settings,
         weights=Weights(tensors["mean"], tensors["std"], sizes),
-        scoring_weights=Weights(tensors["judge.mean"], tensors["judge.std"], sizes),
+        scoring_weights=scoring,
+        drawn_for_scoring=drawn_weights(settings, scoring),
         inputs=Scale(*(tensors[f"inputs.{name}"] for name in Scale._fields)),
         targets=Scale(*(tensors[f"targets.{name}"] for name in Scale._fields)),
         target_scale=(centre, spread),
@@ -141,11 +166,34 @@ def snapshot_of(description: Mapping[str, Any], tensors: Mapping[str, np.ndarray
         recent_epistemic=tensors["usual"],
         recent_errors=tensors["misses"],
         noise_std=noise_std,
+        noise_since=noise_since,
+        reported=(aleatoric, factor),
+        recent_rows=recent.reshape(-1, 3),
     )
     return snapshot.copied()
 
 
-def layout_of(sizes: tuple[int, ...], updates: int, settings: Settings) -> dict[str, tuple[int, type]]:
+def shape_of(description: Mapping[str, Any]) -> tuple[Settings, tuple[int, ...], int]:
+    """The settings in a file, the sizes of the layers, and the number of updates: what the lengths of its tensors follow from.
+
+    Raises:
+        ValueError: saying which of them is not valid.
+    """
+    given = dict(description["settings"])
+    hidden, allow_missing = tuple(given.pop("hidden")), given.pop("gaps")
+    settings = Settings(hidden=hidden, allow_missing=allow_missing, **given)
+    sizes, updates = tuple(description["sizes"]), description["updates"]
+    must(max(settings.samples, settings.predict_samples) <= MOST_DRAWS, "its numbers of draws are too large")
+    prior = 1.0 if isinstance(settings.prior_std, str) else settings.prior_std
+    numbers = (settings.init_scale, settings.narrowing, prior)
+    must(all(1 / FURTHEST <= n <= FURTHEST for n in numbers), "the scale of its weights is not valid")
+    must(all(type(n) is int and n > 0 for n in sizes), "the sizes of its layers are not valid")
+    must(sizes[1:-1] == settings.hidden, "its sizes and its settings differ")
+    must(type(updates) is int and 0 < updates < 2**62, "its row counts are not valid")
+    return settings, sizes, updates
+
+
+def layout_of(sizes: tuple[int, ...], updates: int, settings: Settings, recent: int = 0) -> dict[str, tuple[int, type]]:
     """Length and type of each tensor in the file of a model with layers of these sizes."""
     weights = layer_edges(sizes)[-1]
     return {
@@ -154,6 +202,7 @@ def layout_of(sizes: tuple[int, ...], updates: int, settings: Settings) -> dict[
         **{f"targets.{name}": (1, np.float64) for name in Scale._fields},
         "usual": (min(updates, WINDOW), np.float64),
         "misses": (min(updates + ASSUMED_ERRORS, WINDOW) if settings.regression else 0, np.float64),
+        **({"latest": (recent, np.float64)} if settings.joint else {}),
     }
 
 
@@ -165,6 +214,7 @@ def check_tensors(tensors: Mapping[str, np.ndarray], layout: Mapping[str, tuple[
         must(tensor.shape == (length,) and tensor.dtype == dtype, f"its tensor {name!r} has another shape or type")
         must(np.isfinite(tensor).all(), f"its tensor {name!r} is not finite")
         must(not name.endswith("std") or bool((tensor > 0).all()), "a sigma is not positive")
+        must(name != "misses" or bool((tensor >= 0).all()), "a squared error is negative")
         must(not name.endswith(("var", "rows")) or bool((tensor >= 0).all()), "a variance is negative")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from mesu.online.network import grown_weights
 from mesu.online.scaling import widened
 from mesu.online.snapshot import Snapshot
 
+EXACT = 2**53  # beyond, floating-point numbers do not tell whole numbers apart
+
 
 def with_inputs(now: Snapshot, inputs: int) -> Snapshot:
-    """With more columns, the new ones after those that are known."""
+    """The snapshot with more input columns, the new ones last."""
     known, outputs = now.weights.sizes[0], now.weights.sizes[-1]
     if inputs < known:
         raise ValueError(f"a network with {known} inputs cannot be narrowed to {inputs}")
@@ -22,9 +25,9 @@ def with_inputs(now: Snapshot, inputs: int) -> Snapshot:
 
 
 def with_labels(now: Snapshot, labels: Iterable) -> Snapshot:
-    """With an output for each of these classes."""
+    """The snapshot with an output for each of these classes."""
     labels = tuple(dict.fromkeys((*now.labels, *labels)))
-    refuse_mixed(labels)
+    check_labels(labels)
     if len(labels) == len(now.labels):
         return now
     # a network starts with one output, which the first class takes
@@ -40,15 +43,41 @@ def numbered(labels: tuple, y: np.ndarray) -> tuple[np.ndarray, dict[int, Any]]:
     return np.array(numbers, np.int64), new
 
 
-def refuse_mixed(labels: Iterable) -> None:
-    """Refuse labels of which some are words and some are not."""
+def check_labels(labels: Iterable) -> None:
+    """Refuse what cannot be a class, and classes that could not be told apart beside each other.
+
+    Raises:
+        ValueError: naming the label. Labels are words, booleans, and finite numbers, all words or all numbers.
+    """
     labels = list(labels)
+    for label in labels:
+        if not _is_label(label):
+            raise ValueError(
+                f"a label must be a word or a number, got {label!r}: leave out rows without a label, and make dates and other "
+                "objects words or numbers first"
+            )
     words = [label for label in labels if isinstance(label, str)]
     others = [label for label in labels if not isinstance(label, str)]
     if words and others:
         raise ValueError(
             f"labels must be all words or all numbers, got {words[0]!r} and {others[0]!r}: make them one kind first"
         )
+    large = [label for label in others if isinstance(label, int | np.integer) and abs(int(label)) > EXACT]
+    floats = [label for label in others if isinstance(label, float | np.floating)]
+    if large and floats:
+        raise ValueError(
+            f"the labels {large[0]!r} and {floats[0]!r} cannot stand beside each other, since a floating-point number does not "
+            "hold the first: make all of them whole numbers, or words"
+        )
+
+
+def _is_label(label: Any) -> bool:
+    """Whether something is a word, a boolean, or a finite number."""
+    if isinstance(label, np.generic):
+        if label.dtype.kind not in "biufU":  # dates would turn into whole numbers
+            return False
+        label = label.item()
+    return isinstance(label, str | int) or (isinstance(label, float) and isfinite(label))
 
 
 def _resized(now: Snapshot, inputs: int, outputs: int) -> Snapshot:

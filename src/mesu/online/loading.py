@@ -1,4 +1,4 @@
-"""`mesu.load`: the model in a file, as the class that saved it. Loading never runs code."""
+"""`mesu.load`: read a saved model, as the class that saved it. Loading never runs code."""
 
 import json
 import os
@@ -9,8 +9,23 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 
-from mesu.disk import UNREADABLE, digest_of, must, reason_of
-from mesu.online.files import CLASSES, FORMAT, RIVER, VERSION, Unreadable, exact, snapshot_of
+from mesu.disk import UNREADABLE, check_file, digest_of, must, reason_of
+from mesu.online.files import (
+    CLASSES,
+    FORMAT,
+    RIVER,
+    VERSION,
+    Unreadable,
+    exact,
+    layout_of,
+    shape_of,
+    snapshot_of,
+)
+from mesu.online.settings import SHORT_BLOCK
+from mesu.version import __version__
+
+FIRST_HEADER = {"format", "version", "description", "sha256"}  # of files that do not say which version saved them
+TYPES = {np.float32: "F32", np.float64: "F64"}  # as safetensors calls them
 
 
 def load(path: str | os.PathLike) -> Any:
@@ -33,19 +48,28 @@ def load(path: str | os.PathLike) -> Any:
         raise FileNotFoundError(f"there is no model at {path}")
     if path.is_dir():
         raise Unreadable(f"{path} is a folder: name the file of a model in it")
+    by = ""
     try:
+        check_file(path)
         with safe_open(path, framework="np") as file:
             header = file.metadata() or {}
+            by = _written_by(header)
             if header.get("format") != FORMAT:
                 raise ValueError("it is a safetensors file that mesu did not save")
             if header.get("version") != VERSION:
                 raise ValueError(
                     f"it has version {header.get('version')} of the format, and this mesu reads version {VERSION}: update mesu"
                 )
+            description = json.loads(header["description"])
+            _check_layout(description, file)  # before a tensor is read, which may claim any size
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if header.get("sha256") != digest_of(header["description"], tensors):
             raise ValueError("its content is not what was saved")
-        return _model(json.loads(header["description"]), tensors)
+        if header.keys() != FIRST_HEADER and header.get("sha256 with mesu") != digest_of(
+            header["sha256"], header["mesu"]
+        ):
+            raise ValueError("its header is not what was saved")
+        return _model(description, tensors)
     except ImportError as error:
         if error.name != "river":
             raise
@@ -53,7 +77,31 @@ def load(path: str | os.PathLike) -> Any:
             f"the model {path} is one for River, which is missing or too old: pip install 'mesu[river]'"
         ) from error
     except (*UNREADABLE, MemoryError) as error:  # made-up sizes may ask for any amount of memory
-        raise Unreadable(f"the model {path} cannot be read ({reason_of(error)})") from error
+        raise Unreadable(f"the model {path} cannot be read ({reason_of(error)}){by}") from error
+
+
+def _written_by(header: dict[str, str]) -> str:
+    """A note on the version that saved a model, if it is another one than this."""
+    if header.get("format") != FORMAT:
+        return ""
+    version = header.get("mesu")
+    if version == __version__:
+        return ""
+    words = f"mesu {version}" if version and version.isprintable() else "an earlier version"
+    return f"; it was saved by {words}, and this is mesu {__version__}"
+
+
+def _check_layout(description: dict[str, Any], file: Any) -> None:
+    """Refuse a file whose tensors do not have the shapes and types that its description asks for."""
+    settings, sizes, updates = shape_of(description)
+    recent = file.get_slice("latest").get_shape() if "latest" in file.keys() else [0]  # noqa: SIM118
+    must(len(recent) == 1 and recent[0] <= 3 * SHORT_BLOCK, "its last rows are not valid")
+    layout = layout_of(sizes, updates, settings, recent[0])
+    must(set(file.keys()) == layout.keys(), "its tensors have other names")
+    for name, (length, dtype) in layout.items():
+        claimed = file.get_slice(name)
+        same = claimed.get_shape() == [length] and claimed.get_dtype() == TYPES[dtype]
+        must(same, f"its tensor {name!r} has another shape or type")
 
 
 def _model(description: dict[str, Any], tensors: dict[str, np.ndarray]) -> Any:

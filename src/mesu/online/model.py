@@ -3,16 +3,16 @@
 The result does not depend on how the stream is cut into calls. For every row, in this order:
 
 1. If its class or one of its columns is new, the network grows.
-2. The row is standardised by running means of which it is already a part.
-3. It is predicted, which tells how uncertain rows of this stream usually are and how noisy targets are. This scoring uses
-   weights that are refreshed before rows 0, 1, 2, 4, ... 256 and then every 256, so that many rows are scored at once.
+2. The row is standardised by running means that already include it.
+3. It is scored: predicted before it is learned, to keep track of how uncertain rows usually are and how noisy targets are.
+   Scoring uses weights that are refreshed before rows 0, 1, 2, 4, ... 256 and then every 256, so that many rows are scored
+   at once. For numbers it is every 32, and every 32 rows the model looks whether the targets have jumped.
 4. It is learned, in the compiled engine.
 
 The model at one moment is a `Snapshot`. `learn` builds the next one and puts it in place when all rows are learned. When a row
 is refused, the old one stays, and the network is built anew from it.
 """
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,19 +24,18 @@ import numpy as np
 from mesu.engine.predict import Weights
 from mesu.learners import BayesianLearner
 from mesu.online.growth import numbered, with_inputs, with_labels
+from mesu.online.locks import Lock
 from mesu.online.network import copy_weights, make_learner, set_memory, set_noise
 from mesu.online.scaling import follow, of_whole
-from mesu.online.settings import Settings
+from mesu.online.settings import BLOCK, Settings
 from mesu.online.snapshot import Snapshot, check_width, first_snapshot
-from mesu.online.targets import rescaled, scale_of, scaled
-
-BLOCK = 256  # updates between two refreshes of the scoring weights
+from mesu.online.targets import in_units, repaired, rescaled, scale_of, scaled
 
 
 class OnlineModel:
     """A growing perceptron under MESU, from its first row on. One thread learns at a time; any number read.
 
-    Rows come checked: the classes that users meet (scikit-learn's and River's) refuse what is not finite, once.
+    Rows are checked before they come here: the scikit-learn and River classes refuse values that are not finite.
 
     Args:
         settings: What it is made with.
@@ -45,7 +44,7 @@ class OnlineModel:
     """
 
     def __init__(self, settings: Settings, inputs: int, snapshot: Snapshot | None = None) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.snapshot = snapshot or first_snapshot(settings, inputs)
         self._working: tuple[BayesianLearner, Weights] | None = (
             None  # built from a snapshot when there is something to learn
@@ -78,13 +77,14 @@ class OnlineModel:
             self.snapshot = self._caught_up(replace(now, rows=now.rows + len(x)))
 
     def learn_set(self, x: np.ndarray, y: np.ndarray, passes: int, order: np.random.RandomState) -> None:
-        """Learn a first set that is there as a whole: standardised as a whole, gone over `passes` times in random order.
+        """Learn a whole set at the start: standardise it as a whole and learn it `passes` times in random order.
 
-        Each pass counts as new evidence, which a small set needs; the memory stays one of examples, of `passes` visits each.
+        Each pass counts as new evidence, which a small set needs. The memory still counts examples, however many passes.
         """
         with self._changing() as now:
             check_width(x, now.weights.sizes[0])
             memory = now.settings.memory
+            now = now.sized_by(x)
             if now.settings.standardise:
                 now = replace(now, inputs=of_whole(x, memory))
             if now.settings.regression:
@@ -103,13 +103,15 @@ class OnlineModel:
 
     def set_predict_samples(self, predict_samples: int) -> None:
         """Average predictions over this many draws from now on."""
-        with self._lock:
+        with self._lock.held():
             self.snapshot = self.snapshot.with_predict_samples(predict_samples)
 
     @contextmanager
     def _changing(self) -> Iterator[Snapshot]:
         """The snapshot to continue from, for one thread at a time. After an error the learner is built anew from it."""
-        with self._lock:
+        with self._lock.held() as lost:
+            if lost:
+                self._working, self._ahead = None, False
             try:
                 yield self.snapshot
             except BaseException:
@@ -123,13 +125,13 @@ class OnlineModel:
         return self._working
 
     def _caught_up(self, now: Snapshot) -> Snapshot:
-        """With a copy of the learner's weights, if they have changed since the last copy."""
+        """The snapshot with a copy of the learner's weights, if they have changed since the last copy."""
         if self._ahead:
             now, self._ahead = replace(now, weights=copy_weights(self._learner(now)[1])), False
         return now
 
     def _grown(self, now: Snapshot, inputs: int | None, labels: Iterable) -> Snapshot:
-        """With more columns or classes, if these are more; the learner is then built anew before it learns."""
+        """The snapshot with these columns and classes. If it had fewer, the learner is built anew before it learns."""
         now = self._caught_up(now)
         grown = with_labels(now if inputs is None else with_inputs(now, inputs), labels)
         if grown.weights is not now.weights:
@@ -140,27 +142,30 @@ class OnlineModel:
         """Learn rows whose classes are all known; `fixed` leaves the running means as they are."""
         memory, regression = now.settings.memory, now.settings.regression
         learner, live = self._learner(now)
-        at = 0
+        block, at = now.settings.block, 0
         while at < len(x):
-            piece = slice(at, min(len(x), at + refresh_after(now.updates) - now.updates))
+            piece = slice(at, min(len(x), at + refresh_after(now.updates, block) - now.updates))
             target: Any = y[piece]
-            if is_refresh(now.updates):
+            if is_refresh(now.updates, block):
                 if regression and not fixed:
-                    now = rescaled(now, live, target[:1])
+                    now = repaired(now, live) or rescaled(now, live, target[:1])
                     self._ahead = True
                 now = self._caught_up(now)
                 now = now.with_scoring_weights(now.weights)
                 if regression:
                     set_noise(learner, now.noise_std)
             if fixed or not now.settings.standardise:
+                now = now if fixed else now.sized_by(x[piece])
                 z = now.inputs_for(x[piece])
             else:
                 scale, z = follow(now.inputs, x[piece], memory, now.settings.dtype)
                 now = replace(now, inputs=scale)
             if regression:
                 now = now if fixed else replace(now, targets=follow(now.targets, target[:, None], memory)[0])
+                now = now.scored(z, in_units(now, target))
                 target = scaled(now, target)
-            now = now.scored(z, target)
+            else:
+                now = now.scored(z, target)
             learner.learn(z, target)
             self._ahead = True
             now = replace(now, updates=now.updates + len(z))
@@ -175,11 +180,11 @@ class OnlineModel:
         self.__init__(snapshot.settings, snapshot.weights.sizes[0], snapshot)
 
 
-def refresh_after(updates: int) -> int:
-    """The next update before which the scoring weights are refreshed: 1, 2, 4, ... and then every 256."""
-    return 1 << updates.bit_length() if updates < BLOCK else (updates // BLOCK + 1) * BLOCK
+def refresh_after(updates: int, block: int = BLOCK) -> int:
+    """The next update before which the scoring weights are refreshed: 1, 2, 4, ... and then every `block`."""
+    return 1 << updates.bit_length() if updates < block else (updates // block + 1) * block
 
 
-def is_refresh(updates: int) -> bool:
+def is_refresh(updates: int, block: int = BLOCK) -> bool:
     """Whether the scoring weights are refreshed before this update."""
-    return updates == 0 or refresh_after(updates - 1) == updates
+    return updates == 0 or refresh_after(updates - 1, block) == updates

@@ -1,4 +1,4 @@
-"""The network beneath an online model: how its weights start, and the learner that continues from a snapshot.
+"""The network of an online model: how its weights start, and the learner that continues from a snapshot.
 
 Weights are flat arrays of means and standard deviations (`mesu.engine.predict.Weights`). No torch module is built until
 something is to be learned.
@@ -6,20 +6,21 @@ something is to be learned.
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from mesu.engine.layout import share_flat
 from mesu.engine.predict import Weights, layer_edges
+from mesu.health import silence
 from mesu.learners import BayesianLearner
-from mesu.online.settings import Settings
+from mesu.online.settings import CAUTION, LONGEST_STEP, Settings
 from mesu.optim import MESU
-from mesu.posterior import initial
 from mesu.posterior.bayesian import Bayesian
-from mesu.posterior.noise import Noise
-
-MAX_STEP = 1.0  # sigmas: keeps a single extreme row from moving the weights too far
+from mesu.posterior.initial import KEEP_SCALE
+from mesu.rules.bounds import drawn
 
 
 def start_weights(settings: Settings, sizes: tuple[int, ...]) -> Weights:
@@ -27,12 +28,28 @@ def start_weights(settings: Settings, sizes: tuple[int, ...]) -> Weights:
     draw = np.random.default_rng([settings.seed, *sizes])
     mean = np.empty(layer_edges(sizes)[-1], settings.dtype)
     weights = Weights(mean, np.empty_like(mean), sizes)
-    for layer, parts in zip(_empty_layers(sizes), layers(weights), strict=True):
-        for name, part in zip(("weight", "bias"), parts, strict=True):
-            part.mean[...] = draw.uniform(-1, 1, part.mean.shape) / layer.in_features**0.5  # as torch's own start
-            _, std = initial.start(layer, name, "keep", None, Noise(settings.seed), settings.init_scale)
-            part.std[...] = std.numpy()
+    for inputs, parts in zip(sizes, layers(weights), strict=False):
+        for part in parts:
+            part.mean[...] = draw.uniform(-1, 1, part.mean.shape) / inputs**0.5  # as torch's own start
+            part.std[...] = first_std(settings, inputs)
     return weights
+
+
+def first_std(settings: Settings, inputs: int) -> float:
+    """The first sigma of the weights and biases of a layer with so many inputs: that of `mesu.Bayesian`."""
+    return settings.init_scale * KEEP_SCALE / inputs**0.5
+
+
+def drawn_weights(settings: Settings, weights: Weights) -> Weights:
+    """The weights with the sigmas that they are drawn with, at first smaller than the posterior's."""
+    if settings.narrowing == 1:
+        return weights
+    std = np.empty_like(weights.std)
+    edges = pairwise(layer_edges(weights.sizes))
+    for inputs, (start, end) in zip(weights.sizes, edges, strict=False):
+        narrow = (settings.narrowing - 1) / first_std(settings, inputs) ** 2
+        std[start:end] = drawn(torch.from_numpy(weights.std[start:end]), narrow).numpy()
+    return weights._replace(std=std)
 
 
 def grown_weights(settings: Settings, weights: Weights, inputs: int, outputs: int) -> Weights:
@@ -81,16 +98,24 @@ def make_learner(
         nn.Sequential(*parts[:-1]),
         likelihood="gaussian" if settings.regression else "categorical",
         noise_std=noise_std,
-        estimator="local",
+        estimator="joint" if settings.joint else settings.estimator,
         init_scale=settings.init_scale,
+        narrowing=settings.narrowing,
+        input_scale=1.0,
         seed=settings.seed,
     )
     net = net.double() if settings.dtype is np.float64 else net
+    if settings.standardise:  # a stream with outliers may well be small: nobody could do anything about it
+        silence(net, "size of inputs")
     pairs = list(net.pairs())
     live = Weights(share_flat([pair.mean for pair in pairs]), share_flat([pair.std for pair in pairs]), weights.sizes)
     live.mean[:], live.std[:] = weights.mean, weights.std
     net.noise.step = updates
-    optimizer = MESU(net, memory=settings.memory, prior_std=settings.prior_std, max_step=MAX_STEP)
+    group: dict[str, Any] = {"params": net}
+    if settings.estimator == "linear":
+        # a joint step cannot overshoot
+        group |= {"max_step": None} if settings.joint else {"max_step": LONGEST_STEP, "narrowing": CAUTION}
+    optimizer = MESU([group], memory=settings.memory, prior_std=settings.prior_std)
     return BayesianLearner(net, optimizer, samples=settings.samples), live
 
 
@@ -101,7 +126,7 @@ def set_memory(learner: BayesianLearner, memory: float) -> None:
 
 
 def set_noise(learner: BayesianLearner, noise_std: float) -> None:
-    """Let a learner take the noise of its targets to be this."""
+    """Set the noise of the targets that a learner assumes."""
     learner.net.likelihood.noise_std = noise_std  # type: ignore[attr-defined]
 
 

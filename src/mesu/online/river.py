@@ -1,4 +1,4 @@
-"""The River face of an online model: rows are dicts whose features come and go, learned one at a time in the compiled engine.
+"""The River classes: rows are dicts whose features come and go, learned one at a time in the compiled engine.
 
 Learning itself is in `mesu.online.model`; `river_rows` makes arrays of rows. A feature gets its column when it is first
 seen; new ones of one row get theirs in the order of their names, so that the order within a row does not matter. A feature
@@ -6,7 +6,8 @@ that is missing from a row counts as its mean so far (as 0 without `standardise`
 Prediction never changes a model and ignores features that the model does not know.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from math import inf
 from numbers import Integral
@@ -15,10 +16,11 @@ from typing import Any, Self
 import numpy as np
 
 from mesu.online.face import Face
+from mesu.online.locks import lock_of
 from mesu.online.model import OnlineModel
 from mesu.online.needs_river import base, into_series, proba, to_native_frame, to_native_series
 from mesu.online.river_rows import arranged, labels_of, number, row_of, table_of, targets_of
-from mesu.online.settings import Settings
+from mesu.online.settings import FIRST_VERSION, Settings
 from mesu.online.snapshot import Snapshot
 from mesu.posterior.results import Uncertainty
 
@@ -30,14 +32,15 @@ class StreamModel(Face, base.Estimator):
 
     def __init__(
         self,
-        hidden: int | Sequence[int] = (50,),
+        hidden: int | Sequence[int] = (100,),
         memory: float = 100_000,
-        prior_std: float = 1.0,
+        prior_std: float | str | None = None,
         samples: int = 10,
         predict_samples: int = 64,
         standardise: bool = True,
         seed: int | None = None,
-        init_scale: float = 1.0,
+        init_scale: float | None = None,
+        estimator: str | None = None,
     ) -> None:
         self.hidden = hidden if isinstance(hidden, Integral) else tuple(hidden)  # type: ignore[arg-type]
         self.memory = memory
@@ -47,6 +50,7 @@ class StreamModel(Face, base.Estimator):
         self.standardise = standardise
         self.seed = seed
         self.init_scale = init_scale
+        self.estimator = estimator
         self._settings = Settings.of(
             hidden=self.hidden,
             memory=memory,
@@ -58,11 +62,15 @@ class StreamModel(Face, base.Estimator):
             regression=self._regression,
             seed=int(np.random.default_rng().integers(2**31)) if seed is None else seed,
             allow_missing=True,
+            estimator=estimator,
         )
-        # Every feature's column. Replaced, never changed, and before the snapshot with these columns is in place: of its names
-        # a snapshot has the first ones.
+        # Every feature's column. The dict is replaced, never changed, and before the snapshot with the new columns is in place:
+        # a snapshot's columns are the first ones of it.
         self._columns: dict[Any, int] = {}
         self._online: OnlineModel | None = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({**FIRST_VERSION, **state})
 
     def uncertainty_one(self, x: Mapping[Any, Any]) -> dict[str, float]:
         """How uncertain the prediction of a row is, and why: `total`, `aleatoric`, `epistemic`; nats, or variances.
@@ -88,7 +96,7 @@ class StreamModel(Face, base.Estimator):
     @classmethod
     def _from_kept(cls, snapshot: Snapshot, parameters: dict[str, Any], names: list | None) -> Self:
         """The model that a file keeps."""
-        model = cls(**parameters)
+        model = cls(**{**FIRST_VERSION, **parameters})
         if model._given(snapshot.settings.seed) != snapshot.settings:
             raise ValueError("its parameters and its settings differ")
         if names is None:
@@ -106,19 +114,30 @@ class StreamModel(Face, base.Estimator):
         return islice(self._columns, snapshot.weights.sizes[0])
 
     def _learn_one(self, x: Mapping[Any, Any], y: np.ndarray) -> None:
-        if self._online is not None and x.keys() <= self._columns.keys():
-            self._online.learn(row_of(x, self._columns), y)
-            return
-        self._grow(list(x), np.array([[number(name, value) for name, value in x.items()]], np.float64), y)
+        with self._turn():
+            if self._online is not None and x.keys() <= self._columns.keys():
+                self._online.learn(row_of(x, self._columns), y)
+                return
+            self._grow(list(x), np.array([[number(name, value) for name, value in x.items()]], np.float64), y)
 
     def _learn_many(self, X: Any, y: np.ndarray) -> None:
         names, table, _ = table_of(X)
         if len(table) == 0 or len(table) != len(y):
             raise ValueError(f"got {len(table)} rows and {len(y)} targets: there must be one for each, and some")
-        if self._online is not None and self._columns.keys() >= set(names):
-            self._online.learn(arranged(names, table, self._columns), y)
-            return
-        self._grow(names, table, y)
+        with self._turn():
+            if self._online is not None and self._columns.keys() >= set(names):
+                self._online.learn(arranged(names, table, self._columns), y)
+                return
+            self._grow(names, table, y)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Learn in one thread at a time: a row's columns must be those of the model that learns it."""
+        with lock_of(self).held() as lost:
+            if lost:
+                snapshot = self._snapshot()
+                self._columns = {} if snapshot is None else {name: i for i, name in enumerate(self._names(snapshot))}
+            yield
 
     def _grow(self, names: list, table: np.ndarray, y: np.ndarray) -> None:
         """Learn rows in which features may be new: all of them, or none if one is refused."""
@@ -156,7 +175,7 @@ class StreamModel(Face, base.Estimator):
         return snapshot.predict(arranged(names, table, columns))
 
     def _get_params(self) -> dict[str, Any]:
-        # River's `clone` takes a tuple for a class with its parameters, and looks at the first of none
+        # River's `clone` takes a tuple for a class with its parameters, and fails on an empty one
         params = super()._get_params()
         return {**params, "hidden": list(self.hidden) if isinstance(self.hidden, tuple) else self.hidden}
 
@@ -167,12 +186,15 @@ class MESUClassifier(StreamModel, base.MiniBatchClassifier):
     Args:
         hidden: Units of each hidden layer.
         memory: How many examples the posterior remembers; ``float("inf")`` never forgets.
-        prior_std: What the sigma of an unused weight relaxes to.
-        samples: Monte Carlo samples of each update.
+        prior_std: What the sigma of an unused weight relaxes to: a number, or ``"start"`` for where it began. None is that for
+            the estimator "linear", and 1 for "local".
+        samples: Monte Carlo samples of each update; ignored by the estimator "linear", which draws nothing.
         predict_samples: Draws that a prediction averages; every row has the same draws.
         standardise: Bring each feature to mean 0 and variance 1 as the stream has it so far.
         seed: Seed of the first weights and the noise; None draws one.
-        init_scale: What the first sigmas are multiplied by: 2 learns classes faster in the first hundreds of rows.
+        init_scale: What the first sigmas are multiplied by. None is 2 for the estimator "linear", and 1 for "local".
+        estimator: ``"linear"`` learns from the gradient and the curvature at the means; ``"local"`` draws pre-activations (see
+            `mesu.Bayesian`). None is "linear"; for numbers all weights then move together.
 
     Example:
         >>> from mesu import river

@@ -1,6 +1,6 @@
 """River's rows as arrays: dicts and frames in, numbers in the order of a model's columns out, all of them checked.
 
-NaN stands for a feature that a row does not have. A number that is not finite is refused; in a frame, NaN is a missing one.
+NaN stands for a feature that a row does not have. A number that is not finite is refused; in a frame, NaN is a missing number.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mesu.online.growth import refuse_mixed
+from mesu.online.growth import check_labels
 from mesu.online.needs_river import into_frame
 
 NUMBERS = "biuf"  # NumPy's kinds of numbers
@@ -71,10 +71,7 @@ def arranged(names: list, table: np.ndarray, columns: Mapping[Any, int]) -> np.n
 
 def labels_of(values: list) -> np.ndarray:
     """Classes as an array of words or of numbers."""
-    for value in values:
-        if not isinstance(value, str | Real | np.bool_) or value != value:
-            raise ValueError(f"a label must be a word or a number, got {value!r}: leave out rows without one")
-    refuse_mixed(values)
+    check_labels(values)
     return np.array(values)
 
 

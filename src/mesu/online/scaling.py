@@ -1,4 +1,4 @@
-"""Standardising a stream as it comes: each row by the running mean and variance up to and including it, in double precision.
+"""Standardising a stream row by row: by the running mean and variance up to and including the row, in double precision.
 
     w = min(rows, N)                                      all rows count the same until the memory is full
     m' = m + (x - m) / w
@@ -18,8 +18,9 @@ A missing value (NaN) becomes zero, so it counts as the mean, and changes neithe
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
+
+from mesu.engine.compiled import on_disk
 
 ROUNDING = 1e-7  # a standard deviation below this share of the mean is rounding error
 # Standard deviations. A lower limit would clip rare events: a switch that is on once in ten thousand rows is 100 away.
@@ -68,7 +69,7 @@ def follow(scale: Scale, x: np.ndarray, memory: float, dtype: type = np.float64)
 
 
 def of_whole(x: np.ndarray, memory: float) -> Scale:
-    """The scale of columns after a set whose order means nothing."""
+    """The scale of a whole set, in which the order of the rows does not matter."""
     scale, _ = follow(unknown(x.shape[1]), x, np.inf)
     return scale._replace(rows=np.minimum(scale.rows, memory))
 
@@ -80,7 +81,7 @@ def standardised(scale: Scale, x: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(x), 0.0, z)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@on_disk(flags={"nogil": True, "error_model": "numpy"})
 def _follow(x, rows, mean, var, memory, z):
     """Update the columns in place and fill `z`. Returns the size of the largest value after clipping."""
     largest = 0.0

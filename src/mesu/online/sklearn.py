@@ -1,7 +1,7 @@
-"""The scikit-learn face of an online model: estimators that learn a stream in the compiled engine.
+"""The scikit-learn classes: estimators that learn a stream in the compiled engine.
 
 `fit` starts anew and goes over a set several times; `partial_fit` continues with the stream, in order and once. Prediction
-never changes the model. Learning itself is in `mesu.online.model`; here is what scikit-learn asks for.
+never changes the model. Learning itself is in `mesu.online.model`; this module has what scikit-learn requires.
 """
 
 import copy
@@ -17,8 +17,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mesu.online.face import Face
+from mesu.online.growth import check_labels
+from mesu.online.locks import lock_of
 from mesu.online.model import OnlineModel
-from mesu.online.settings import Settings
+from mesu.online.settings import FIRST_VERSION, Settings
 from mesu.online.snapshot import Snapshot
 from mesu.posterior.results import Uncertainty
 from mesu.rules.checks import whole
@@ -31,16 +33,17 @@ class StreamEstimator(Face, BaseEstimator):
 
     def __init__(
         self,
-        hidden=(50,),
+        hidden=(100,),
         memory=100_000,
         *,
-        prior_std=1.0,
+        prior_std=None,
         samples=10,
         predict_samples=64,
         epochs=10,
         standardise=True,
-        init_scale=1.0,
+        init_scale=None,
         random_state=None,
+        estimator=None,
     ) -> None:
         self.hidden = hidden
         self.memory = memory
@@ -51,6 +54,7 @@ class StreamEstimator(Face, BaseEstimator):
         self.standardise = standardise
         self.init_scale = init_scale
         self.random_state = random_state
+        self.estimator = estimator
 
     def uncertainty(self, X) -> Uncertainty:
         """How uncertain the prediction of each row is, and why."""
@@ -77,7 +81,7 @@ class StreamEstimator(Face, BaseEstimator):
         return self._online.snapshot.with_predict_samples(whole("predict_samples", self.predict_samples))
 
     def _unchanged(self) -> Snapshot:
-        """The snapshot to continue from, unless somebody has set a parameter that takes effect at a start only."""
+        """The snapshot to continue from. Refuses parameters that were changed and take effect only at a new start."""
         now = self._learned()
         now.settings.must_equal(self._settings(now.settings.seed), "call fit to begin anew with it")
         return now
@@ -88,7 +92,7 @@ class StreamEstimator(Face, BaseEstimator):
     @classmethod
     def _from_kept(cls, snapshot: Snapshot, parameters: dict[str, Any], names: list | None) -> Self:
         """The model that a file keeps."""
-        model: Any = cls(**parameters)
+        model: Any = cls(**{**FIRST_VERSION, **parameters})
         if snapshot.settings.allow_missing:
             raise ValueError("its settings are those of a model for River")
         model.n_features_in_ = snapshot.weights.sizes[0]
@@ -100,22 +104,28 @@ class StreamEstimator(Face, BaseEstimator):
         return model
 
     def _fit(self, X, y) -> Self:
-        fresh = copy.copy(self)
-        X, y = fresh._learnable(X, y, reset=True)
-        order = check_random_state(self.random_state)
-        online = fresh._begin(X.shape[1], order)
-        online.learn_set(X, y, whole("epochs", self.epochs), order)
-        fresh._online = online
-        self.__dict__ = fresh.__dict__  # in one step: other threads may be predicting
+        with lock_of(self).held():
+            fresh = copy.copy(self)
+            X, y = fresh._learnable(X, y, reset=True)
+            order = check_random_state(self.random_state)
+            online = fresh._begin(X.shape[1], order)
+            online.learn_set(X, y, whole("epochs", self.epochs), order)
+            fresh._online = online
+            self.__dict__ = fresh.__dict__  # in one step: other threads may be predicting
         return self
 
     def _partial_fit(self, X, y, classes=()) -> Self:
-        if self.__sklearn_is_fitted__():
-            settings = self._unchanged().settings
-            X, y = self._learnable(X, y, reset=False)
-            self._online.set_predict_samples(settings.predict_samples)
-            self._online.learn(X, y, classes)
-            return self
+        if not self.__sklearn_is_fitted__():
+            with lock_of(self).held():
+                if not self.__sklearn_is_fitted__():  # else another thread has learned the first rows meanwhile
+                    return self._first_partial_fit(X, y, classes)
+        settings = self._unchanged().settings
+        X, y = self._learnable(X, y, reset=False)
+        self._online.set_predict_samples(settings.predict_samples)
+        self._online.learn(X, y, classes)
+        return self
+
+    def _first_partial_fit(self, X, y, classes) -> Self:
         fresh = copy.copy(self)
         X, y = fresh._learnable(X, y, reset=True)
         fresh._online = fresh._begin(X.shape[1], check_random_state(self.random_state))
@@ -137,10 +147,11 @@ class StreamEstimator(Face, BaseEstimator):
             standardise=self.standardise,
             regression=self._regression,
             seed=seed,
+            estimator=self.estimator,
         )
 
     def _learnable(self, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and targets, checked: the only look for values that are not finite."""
+        """Rows and targets, checked. Nothing later looks for values that are not finite."""
         with _naming_words(X):
             checked: Any = validate_data(self, X, y, reset=reset, y_numeric=self._regression)
             return _numbers("X", checked[0]), checked[1]
@@ -150,6 +161,9 @@ class StreamEstimator(Face, BaseEstimator):
         check_is_fitted(self)
         with _naming_words(X):
             return _numbers("X", validate_data(self, X, reset=False))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**FIRST_VERSION, **state})
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_online")
@@ -161,13 +175,16 @@ class MESUClassifier(ClassifierMixin, StreamEstimator):
     Args:
         hidden: Units of each hidden layer.
         memory: How many examples the posterior remembers; ``float("inf")`` never forgets.
-        prior_std: What the sigma of an unused weight relaxes to.
-        samples: Monte Carlo samples of each update.
+        prior_std: What the sigma of an unused weight relaxes to: a number, or ``"start"`` for where it began. None is that for
+            the estimator "linear", and 1 for "local".
+        samples: Monte Carlo samples of each update; ignored by the estimator "linear", which draws nothing.
         predict_samples: Draws that a prediction averages; every row has the same draws.
         epochs: How often `fit` goes over its set.
         standardise: Bring each input to mean 0 and variance 1 as the stream has them so far.
-        init_scale: What the first sigmas are multiplied by: 2 learns classes faster in the first hundreds of rows.
+        init_scale: What the first sigmas are multiplied by. None is 2 for the estimator "linear", and 1 for "local".
         random_state: Seed of the first weights, the noise, and the order of `fit`.
+        estimator: ``"linear"`` learns from the gradient and the curvature at the means; ``"local"`` draws pre-activations (see
+            `mesu.Bayesian`). None is "linear"; for numbers all weights then move together.
 
     Example:
         >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]] * 10), np.array(["low", "low", "high", "high"] * 10)
@@ -217,6 +234,8 @@ class MESUClassifier(ClassifierMixin, StreamEstimator):
         return _sorted(self._online.snapshot.labels)[0]
 
     def _learnable(self, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        if y is not None:
+            _array_of_labels(y)
         X, y = super()._learnable(X, y, reset)
         return X, _labels(y, () if reset else self._online.snapshot.labels)
 
@@ -260,7 +279,7 @@ class MESURegressor(RegressorMixin, StreamEstimator):
 
 def _labels(y, known: tuple = ()) -> np.ndarray:
     """Classes as an array of words or numbers, checked unless all are known."""
-    y = np.asarray(y)
+    y = _array_of_labels(y)
     try:
         kinds = np.unique(y)
     except TypeError as error:
@@ -268,9 +287,25 @@ def _labels(y, known: tuple = ()) -> np.ndarray:
             f"labels must be all words or all numbers, got some of each: make them one kind first ({error})"
         ) from error
     if not set(kinds.tolist()) <= set(known):
+        check_labels([*known, *kinds.tolist()])
         # repeated, so that a short chunk brings no warning of too many classes
         check_classification_targets(np.repeat(kinds, 3))
     return y
+
+
+def _array_of_labels(y: Any) -> np.ndarray:
+    """Classes as an array, which must not turn one into another: a date into a number, or a whole number into a float."""
+    array = np.asarray(y)
+    listed = array.ndim == 1 and isinstance(y, list | tuple)
+    if array.dtype.kind == "c":
+        return array  # scikit-learn refuses it, in words of its own
+    if listed or array.dtype.kind not in "biufU":
+        labels = y if listed else array.ravel()
+        check_labels(labels)
+        beyond = [label for label in labels if isinstance(label, int) and not -(2**63) <= label < 2**63]
+        if beyond:
+            raise ValueError(f"a label must fit into 64 bits, got {beyond[0]}: make it a word")
+    return array
 
 
 def _sorted(labels: tuple) -> tuple[np.ndarray, np.ndarray]:
@@ -289,7 +324,7 @@ def _numbers(name: str, values: Any) -> np.ndarray:
 
 @contextmanager
 def _naming_words(X: Any) -> Iterator[None]:
-    """Name the column that has words, where NumPy only says that there is a word somewhere."""
+    """Name the column that contains words: NumPy's error says only that there is a word somewhere."""
     try:
         yield
     except ValueError as error:
@@ -302,7 +337,7 @@ def _naming_words(X: Any) -> Iterator[None]:
 
 
 def _first_word(X: Any) -> tuple[Any, str | None]:
-    """The first word in a table that is no number, and the name of its column, or its place."""
+    """The name (or number) of the first column with a word that is not a number, and that word."""
     table = np.array(X, dtype=object)
     if table.ndim != 2:
         return None, None

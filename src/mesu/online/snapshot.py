@@ -1,36 +1,38 @@
-"""A snapshot: everything that an online model is at one moment.
+"""A snapshot: the whole state of an online model at one moment.
 
 Nothing in a snapshot is ever written to. Predictions are made from one, so that readers on other threads always see a whole
 model; a refused chunk goes back to one; and one is what a file holds.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
 from mesu.engine.predict import Weights, classify, regress
-from mesu.online.network import start_weights
-from mesu.online.scaling import Scale, standardised, unknown
+from mesu.online import noise
+from mesu.online.locks import once
+from mesu.online.network import drawn_weights, start_weights
+from mesu.online.scaling import FURTHEST, Scale, standardised, unknown
 from mesu.online.settings import Settings
 from mesu.posterior.results import Prediction, RegressionPrediction
+from mesu.posterior.sizes import divisor
 
-WINDOW = (
-    1024  # rows kept in `recent_epistemic`: enough for a quantile of one in a hundred, and the first rows soon leave it
-)
+# Rows kept in `recent_epistemic`: enough for a quantile of one in a hundred, and the first rows soon leave it
+WINDOW = 1024
 LARGEST = 1e12  # for inputs that are not standardised: single precision does not hold the variances of larger ones
-LEAST_NOISE = 1e-3  # least noise of a target, in units of its spread: a stream without noise must not stop the weights
 # Errors of size 1 that are assumed before the first row: one lucky prediction is no reason to trust the targets blindly.
 ASSUMED_ERRORS = 16
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that an online model is at one moment."""
+    """The whole state of an online model at one moment."""
 
     settings: Settings
     weights: Weights
     scoring_weights: Weights  # the weights some rows ago: rows are predicted by these before they are learned
+    drawn_for_scoring: Weights  # the same, as wide as they are drawn: made once, for many rows
     inputs: Scale
     targets: Scale
     target_scale: tuple[float, float]  # mean and spread that the network's outputs are in units of
@@ -40,9 +42,14 @@ class Snapshot:
     recent_epistemic: np.ndarray  # epistemic uncertainty of the last rows, each before it was learned
     recent_errors: np.ndarray  # squared errors of the same predictions, in units of the target scale
     noise_std: float  # of the targets, in the same units: the size of recent errors
+    # At the last refresh: the noise variance of predictions, and the factor on their epistemic one
+    reported: tuple[float, float] = (1.0, 1.0)
+    noise_since: int = 0  # updates when the noise was last estimated anew, because the targets had jumped
+    # Targets, predictions and variances [n, 3] of rows since the last refresh, in the same units, if jumps are looked for
+    recent_rows: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))
 
     def with_predict_samples(self, predict_samples: int) -> "Snapshot":
-        """The same, with predictions averaged over this many draws."""
+        """The snapshot with predictions averaged over this many draws."""
         if predict_samples == self.settings.predict_samples:
             return self
         return replace(self, settings=replace(self.settings, predict_samples=predict_samples))
@@ -60,7 +67,23 @@ class Snapshot:
         if np.abs(x).max(initial=0.0) > LARGEST:
             where = tuple(int(i) for i in np.argwhere(np.abs(x) > LARGEST)[0])
             raise ValueError(f"inputs must be smaller, got {x[where]:.3g} at index {where}: use standardise=True")
-        return x.astype(self.settings.dtype)
+        return (x / self._divisor).astype(self.settings.dtype)
+
+    @once
+    def _divisor(self) -> float:
+        """What inputs that are not standardised are divided by: their size is kept as the variance of every column."""
+        known = self.inputs.rows.any() and not self.settings.standardise
+        return float(np.sqrt(self.inputs.var.max())) if known else 1.0
+
+    def sized_by(self, x: np.ndarray) -> "Snapshot":
+        """The same, told by the first inputs how large they are, if they are not standardised (see `mesu.posterior.sizes`)."""
+        if self.settings.standardise or self.settings.estimator == "local" or self.updates or not x.size:
+            return self
+        known = np.nan_to_num(x)
+        by = divisor(float(np.sqrt(np.square(known).mean())), x.size)
+        if by == 1:
+            return self
+        return replace(self, inputs=Scale(*(np.full(x.shape[1], number) for number in (1.0, 0.0, by**2))))
 
     def predict(self, x: np.ndarray) -> Any:
         """A `Prediction`, its columns in the order of `labels`, or a `RegressionPrediction` in the target's units.
@@ -68,17 +91,34 @@ class Snapshot:
         Args:
             x: Rows ``[B, d]`` of finite numbers; NaN where something is missing, if the settings allow it.
         """
-        found = self._predict_by(self.weights, self.inputs_for(x))
+        found = self._predict_by(self._drawn, self.inputs_for(x))
         if isinstance(found, Prediction):
             return found
         centre, spread = self.target_scale
+        found = self._calibrated(found, noise.reported(*self._recent))
         return RegressionPrediction(
             centre + spread * found.mean, *(spread**2 * variance for variance in found.uncertainty)
         )
 
+    @property
+    def _recent(self) -> tuple[np.ndarray, np.ndarray, int]:
+        return self.recent_errors, self.recent_epistemic, self.updates - self.noise_since
+
+    def _calibrated(self, found: RegressionPrediction, reported: tuple[float, float]) -> RegressionPrediction:
+        """With variances that add up to the size of recent errors."""
+        if not self.settings.joint:
+            return found
+        aleatoric, factor = reported
+        epistemic = factor * found.epistemic
+        return RegressionPrediction(found.mean, aleatoric + epistemic, np.full(len(epistemic), aleatoric), epistemic)
+
     def epistemic(self, x: np.ndarray) -> np.ndarray:
         """Epistemic uncertainty of rows, in the units of `recent_epistemic`."""
-        return self._predict_by(self.weights, self.inputs_for(x)).epistemic
+        return self._predict_by(self._drawn, self.inputs_for(x)).epistemic
+
+    @once
+    def _drawn(self) -> Weights:
+        return drawn_weights(self.settings, self.weights)
 
     def _predict_by(self, weights: Weights, z: np.ndarray) -> Prediction | RegressionPrediction:
         if self.settings.regression:
@@ -93,24 +133,52 @@ class Snapshot:
         return found
 
     def scored(self, z: np.ndarray, y: np.ndarray) -> "Snapshot":
-        """After predicting standardised rows that are about to be learned."""
-        found = self._predict_by(self.scoring_weights, z)
+        """The snapshot after predicting standardised rows that are about to be learned.
+
+        Args:
+            z: The rows.
+            y: Their classes ``[T]``, or targets ``[T, 1]`` in units of the target scale.
+        """
+        found = self._predict_by(self.drawn_for_scoring, z)
         epistemic = np.concatenate([self.recent_epistemic, found.epistemic])[-WINDOW:]
         if isinstance(found, Prediction):
             return replace(self, recent_epistemic=epistemic)
-        errors = np.concatenate([self.recent_errors, (y[:, 0] - found.mean) ** 2])[-WINDOW:]
-        return replace(self, recent_epistemic=epistemic, recent_errors=errors)
+        errors = np.concatenate([self.recent_errors, (np.clip(y[:, 0], -FURTHEST, FURTHEST) - found.mean) ** 2])[
+            -WINDOW:
+        ]
+        rows = self.recent_rows
+        if self.settings.joint:
+            rows = np.concatenate(
+                [rows, np.stack([y[:, 0], found.mean, self._calibrated(found, self.reported).total], 1)]
+            )
+        return replace(self, recent_epistemic=epistemic, recent_errors=errors, recent_rows=rows)
 
     def with_scoring_weights(self, weights: Weights) -> "Snapshot":
-        """The same, with other weights to score the next rows by, and the noise of the targets estimated anew."""
+        """The snapshot with other weights to score the next rows by, and the noise of the targets estimated anew."""
+        drawn = drawn_weights(self.settings, weights)
         if not self.settings.regression or not len(self.recent_epistemic):
-            return replace(self, scoring_weights=weights)
-        # No less than the network's own uncertainty: a target that is trusted more than that makes the weights leap.
-        noise_var = max(float(self.recent_errors.mean()), float(self.recent_epistemic.mean()), LEAST_NOISE**2)
-        return replace(self, scoring_weights=weights, noise_std=noise_var**0.5)
+            return replace(self, scoring_weights=weights, drawn_for_scoring=drawn)
+        if not self.settings.joint:
+            std = noise.of_all(self.recent_errors, self.recent_epistemic)
+            return replace(self, scoring_weights=weights, drawn_for_scoring=drawn, noise_std=std)
+        return replace(
+            self,
+            scoring_weights=weights,
+            drawn_for_scoring=drawn,
+            noise_std=noise.of_recent(*self._recent),
+            reported=noise.reported(*self._recent),
+            recent_rows=self.recent_rows[:0],
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # not what was found and kept
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        first = {"recent_rows": np.zeros((0, 3)), "drawn_for_scoring": kept["scoring_weights"]}  # of earlier versions
+        self.__dict__.update({**first, **kept})
 
     def copied(self) -> "Snapshot":
-        """The same in arrays of its own: those of a memory-mapped file may be read-only."""
+        """The snapshot in arrays of its own: those of a memory-mapped file may be read-only."""
 
         def copy(part: Any) -> Any:
             if isinstance(part, np.ndarray):
@@ -127,6 +195,7 @@ def first_snapshot(settings: Settings, inputs: int, outputs: int = 1) -> Snapsho
         settings=settings,
         weights=weights,
         scoring_weights=weights,
+        drawn_for_scoring=drawn_weights(settings, weights),
         inputs=unknown(inputs),
         targets=unknown(1),
         target_scale=(0.0, 1.0),

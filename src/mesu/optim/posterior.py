@@ -1,22 +1,32 @@
 """Posterior rules as optimisers: `MESU`, `FOOVB`, ... They keep no state: sigma is a parameter of the network."""
 
 import warnings
+from functools import lru_cache
+from math import inf
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from mesu import rules
+from mesu.optim import health
+from mesu.optim.clipping import ClippingWatch
 from mesu.optim.steps import as_vector, buckets, named_pairs, refuse_unsound, with_gradients, write
-from mesu.posterior import Bayesian, Pair
+from mesu.posterior import Pair
+from mesu.posterior.bayesian import as_start
 from mesu.rules import Gaussian
+from mesu.rules.checks import non_negative
 from mesu.rules.curvature import gradient_of_sigma
-from mesu.rules.parts import rule_of, scaled_constants, setting_names
+from mesu.rules.parts import curvature_constants, rule_of, scaled_constants, setting_names
+from mesu.rules.primitives import between
 
 SAFE_STEP = 1.0  # in sigmas: a noisy gradient can then at most double a sigma, which the next gradients undo
 NARROW_STEP = 0.3  # in drawn sigmas, where beliefs start wide: with 1, deep networks learned worse in trials
-CAUTION = 10.0  # there, a step near the start is bounded as if draws had a variance ten times smaller still
+CAUTION = (
+    30.0  # there, a step near the start is bounded as if draws had a variance this many times smaller than believed
+)
+RATES = ("lr_mean", "lr_std")  # what a group's lr multiplies
 PIECE = 65_536  # weights; half or twice as many take about the same time, a million at once three times as long
 
 
@@ -30,13 +40,14 @@ class PosteriorOptimizer(Optimizer):
 
     file: Any  # the rule's module; or a dict of modules, of which the group's "update" names one
     remedy = "set max_step below 1, or lower the rate of sigma"  # for a sigma that a step would break
+    _clipping: ClippingWatch | None = None
 
     def __init__(self, params: Any, defaults: dict, foreach: bool | None = None) -> None:
-        groups: list[Any] = [params] if isinstance(params, (Bayesian, Pair)) else list(params)
+        groups: list[Any] = [params] if isinstance(params, (nn.Module, Pair)) else list(params)
         if not groups:
             raise ValueError("there is nothing to optimise: give a mesu.Bayesian or its pairs()")
         if not isinstance(groups[0], dict):
-            groups = [{"params": params if isinstance(params, Bayesian) else groups}]
+            groups = [{"params": params if isinstance(params, nn.Module) else groups}]
         super().__init__(groups, {**defaults, "foreach": foreach})
 
     def constants(self, group: dict) -> Any:
@@ -47,7 +58,17 @@ class PosteriorOptimizer(Optimizer):
                 names = " or ".join(repr(name) for name in file)
                 raise ValueError(f"update must be {names}, got {group['update']!r}")
             file = file[group["update"]]
-        return file.constants(**{name: group[name] for name in setting_names(file.constants) if name in group})
+        if group.get("max_std_of") is not None and group["max_std"] is not None:
+            # "start", which the first batch may change
+            group = {**group, "max_std": group["max_std"] * (float(group["starts"][0]) / group["max_std_of"])}
+        settings = {name: group[name] for name in setting_names(file.constants) if name in group}
+        lr = 1.0 if "lr" in settings else float(non_negative("lr", group.get("lr", 1.0)))
+        if lr == 1:
+            return file.constants(**settings)
+        try:
+            return file.constants(**settings | {name: lr * settings[name] for name in RATES if name in settings})
+        except ValueError as error:
+            raise ValueError(f"{error}; lr={lr:g} multiplies both rates") from None
 
     def rule(self, q: Gaussian, g: Gaussian, group: dict) -> Gaussian:
         """The rule with this group's settings. A subclass that has its own runs in torch only."""
@@ -62,13 +83,13 @@ class PosteriorOptimizer(Optimizer):
                 `Bayesian.attach`, or are plain ``(mean, std)`` tuples.
         """
         pairs = named_pairs(param_group["params"])
-        widths = {pair.narrowing for pair in pairs}
-        if len(widths) > 1:
+        narrower, starts = {pair.narrowing != 1 for pair in pairs}, [pair.first for pair in pairs]
+        if len(narrower) > 1:
             raise ValueError(
-                "these pairs are of posteriors with different narrowing: put them into groups of their own"
+                "some of these pairs are drawn narrower than believed (narrowing), some are not: put them into groups of "
+                "their own"
             )
-        narrowing, starts = widths.pop() if widths else 1.0, [pair.start for pair in pairs]
-        narrowing *= CAUTION if narrowing != 1 else 1.0
+        narrowing = CAUTION if True in narrower else 1.0
         if len({pair.curvature for pair in pairs}) > 1:
             raise ValueError(
                 "some of these pairs are of estimator='linear', some are not: put them into groups of their own"
@@ -76,7 +97,7 @@ class PosteriorOptimizer(Optimizer):
         known = any(pair.curvature for pair in pairs)
         param_group = {"narrowing": narrowing, "curvature": known, **param_group, "starts": starts}
         settings = {**self.defaults, **param_group}
-        if _in_units_of_starts(self.constants(settings)) and None in starts:
+        if _in_units_of_starts(self.constants(settings)) and any(start is None for start in starts):
             raise ValueError(
                 "prior_std='start' and narrowing need to know where each sigma started: pass a mesu.Bayesian or its pairs(), "
                 "not plain tensors"
@@ -93,12 +114,23 @@ class PosteriorOptimizer(Optimizer):
         super().add_param_group({**param_group, "params": flat, "names": [pair.name for pair in pairs]})
 
     def __setstate__(self, state: dict) -> None:
-        """As torch's; groups that were saved before sigmas had known starts have none."""
+        """As torch's; groups that were saved before sigmas had known starts have none, and before there was an lr, 1."""
         super().__setstate__(state)
         for group in self.param_groups:
             group.setdefault("narrowing", 1.0)
             group.setdefault("curvature", False)
             group.setdefault("starts", [None] * len(group["names"]))
+            group["starts"] = [None if start is None else as_start(start) for start in group["starts"]]
+        for settings in (self.defaults, *self.param_groups):
+            if "lr_mean" in settings:
+                settings.setdefault("lr", 1.0)
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """As torch's; where sigmas started, the network knows best, and shares it."""
+        shared = [group["starts"] for group in self.param_groups]
+        super().load_state_dict(state_dict)
+        for group, starts in zip(self.param_groups, shared, strict=True):
+            group["starts"] = starts
 
     @torch.no_grad()
     def step(self, closure=None):  # type: ignore[override]
@@ -111,19 +143,26 @@ class PosteriorOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        proposals = []
+        if self._clipping is None:
+            self._clipping = ClippingWatch()
+        self._clipping.see(self.param_groups)
+        proposals, seen = [], []
+        number = 0 if torch.compiler.is_compiling() else health.is_due(self)
         for group in self.param_groups:
             for pairs in buckets(with_gradients(group), fused=group["foreach"] is not False):
                 q = Gaussian(as_vector([p.mean for p in pairs]), as_vector([p.std for p in pairs]))
                 g = Gaussian(as_vector([p.mean.grad for p in pairs]), as_vector([p.std.grad for p in pairs]))
-                if group["curvature"]:  # sigma h, possibly of several costs: see `mesu.rules.curvature`
-                    g = Gaussian(g.mean, gradient_of_sigma(q.std, g.std / q.std))
                 new = self._moved(q, g, group, pairs)
                 refuse_unsound(pairs, g, new, self.remedy)
+                if number:
+                    seen += health.look_at_step(self, number, group, pairs, g, q, new)
                 proposals.append((pairs, new))
         for pairs, new in proposals:
             write([p.mean for p in pairs], new.mean)
             write([p.std for p in pairs], new.std)
+        if number:
+            health.tell(self, seen)
+            health.look_at_memory(self, number)
         return loss
 
     def _moved(self, q: Gaussian, g: Gaussian, group: dict, pairs: list[Pair]) -> Gaussian:
@@ -143,6 +182,15 @@ class PosteriorOptimizer(Optimizer):
 
     def _proposal(self, q: Gaussian, g: Gaussian, group: dict, starts: Tensor | None) -> Gaussian:
         """The rule on some weights; `starts` are the precisions that they began with, if its constants depend on them."""
+        if group["curvature"]:  # the gradient is sigma h, possibly of several costs: see `mesu.rules.curvature`
+            h = between(g.std / q.std, 0.0, inf)
+            known = None
+            if type(self).rule is PosteriorOptimizer.rule:
+                c = self.constants(group)
+                known = curvature_constants(c if starts is None else scaled_constants(c, starts))
+            if known is not None:
+                return rule_of(type(known)).step(q, Gaussian(g.mean, h), known)
+            g = Gaussian(g.mean, gradient_of_sigma(q.std, h))
         if starts is None:
             return self.rule(q, g, group)
         c = scaled_constants(self.constants(group), starts)
@@ -151,12 +199,23 @@ class PosteriorOptimizer(Optimizer):
 
 def _precisions(pairs: list[Pair], like: Tensor) -> Tensor:
     """The precision that each weight of these pairs began with."""
-    unknown = next((pair.name for pair in pairs if pair.start is None), None)
+    unknown = next((pair.name for pair in pairs if pair.first is None), None)
     if unknown is not None:
         raise ValueError(
             f"the sigma that {unknown!r} started with is not known: make the optimiser with a mesu.Bayesian"
         )
-    return torch.cat([like.new_full((pair.mean.numel(),), pair.start**-2) for pair in pairs])  # type: ignore[operator]
+    if torch.compiler.is_compiling():
+        starts = [pair.first.pow(-2).to(like.device, like.dtype) for pair in pairs]  # type: ignore[union-attr]
+        return torch.cat([start.expand(pair.mean.numel()) for start, pair in zip(starts, pairs, strict=True)])
+    sizes: Any = tuple((pair.start, pair.mean.numel()) for pair in pairs)
+    if type(like) is not Tensor:  # sharded: the precisions must be too
+        return torch.cat([like.new_full((size,), start**-2) for start, size in sizes])
+    return _repeated(sizes, like.dtype, like.device)
+
+
+@lru_cache(maxsize=8)  # the same at every step
+def _repeated(sizes: tuple[tuple[float, int], ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.cat([torch.full((size,), start**-2, dtype=dtype, device=device) for start, size in sizes])
 
 
 def _in_units_of_starts(c: Any) -> bool:
@@ -181,12 +240,13 @@ class MESU(PosteriorOptimizer):
         update: ``"exact"``, the closed form, which no gradient can break; ``"paper"``, eq. 9-10 as printed.
         max_step: Trust region: the furthest that a mean or sigma may move in one step, in sigmas. ``"auto"`` is 1 for the
             exact form, where few samples or sharp targets could otherwise throw weights about, and off for the paper's.
-            None is off. For a posterior that draws narrower than it believes, the mean's limit is in drawn sigmas, near
-            the start a third of that, and ``"auto"`` is 0.3.
+            None is off. For a posterior that draws narrower than it believes, ``"auto"`` is 0.3, and near the start the
+            mean's limit is sqrt(30) times smaller.
         foreach: False runs the rule one parameter at a time; otherwise a group goes through it as one vector.
         max_std: The widest that a sigma may become, whatever the prior's or the trust region; ``"start"`` is the widest that
             its parameter has now, which puts every parameter in a group of its own; None is off. Where sigma's gradient is
             mostly noise (convolutions, few samples, a high `lr_std`), its noise makes some sigmas grow far beyond their start.
+        lr: Multiplies `lr_mean` and `lr_std`; for torch's learning rate schedulers, which set it.
 
     Example:
         >>> net = mesu.Bayesian(nn.Linear(4, 3), seed=0)
@@ -210,8 +270,10 @@ class MESU(PosteriorOptimizer):
         max_step: float | str | None = "auto",
         foreach: bool | None = None,
         max_std: float | str | None = None,
+        lr: float = 1.0,
     ) -> None:
         defaults = {
+            "lr": lr,
             "memory": memory,
             "prior_mean": prior_mean,
             "prior_std": prior_std,
@@ -241,7 +303,7 @@ class MESU(PosteriorOptimizer):
         try:
             for pair in param_group["params"]:
                 start = float(pair.std.detach().max()) if pair.std.numel() else None
-                super().add_param_group({**param_group, "params": [pair], "max_std": start})
+                super().add_param_group({**param_group, "params": [pair], "max_std": start, "max_std_of": pair.start})
         except Exception:
             del self.param_groups[before:]  # all of them or none
             raise
@@ -262,6 +324,7 @@ class FOOVB(PosteriorOptimizer):
         lr_std: Rate of sigma.
         max_step: Trust region in sigmas; None is off.
         foreach: As for `MESU`.
+        lr: As for `MESU`.
     """
 
     file = rules.foovb
@@ -273,8 +336,9 @@ class FOOVB(PosteriorOptimizer):
         lr_std: float = 1.0,
         max_step: float | None = None,
         foreach: bool | None = None,
+        lr: float = 1.0,
     ) -> None:
-        super().__init__(params, {"lr_mean": lr_mean, "lr_std": lr_std, "max_step": max_step}, foreach)
+        super().__init__(params, {"lr": lr, "lr_mean": lr_mean, "lr_std": lr_std, "max_step": max_step}, foreach)
 
 
 class BayesByBackprop(PosteriorOptimizer):

@@ -3,9 +3,10 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mesu.posterior import Bayesian, Pair
+from mesu.posterior.wrapped import posterior_or_plain
 from mesu.rules import Gaussian
 
 
@@ -23,8 +24,12 @@ def refuse_infinite(parameter: Tensor, new: Tensor) -> None:
 
 
 def named_pairs(params: Any) -> list[Pair]:
-    """What a user gave as parameters, as named pairs of matching tensors."""
+    """The parameters that a user gave, as named pairs of tensors of the same shape."""
+    if isinstance(params, nn.Module):
+        params = posterior_or_plain(params)
     given = params.pairs() if isinstance(params, Bayesian) else [params] if isinstance(params, Pair) else params
+    if isinstance(given, nn.Module):
+        raise TypeError(f"this {type(given).__name__} has no sigmas: wrap it first, net = mesu.Bayesian(net)")
     pairs = []
     pair: Any
     for index, pair in enumerate(given):
@@ -81,19 +86,17 @@ def write(parameters: list[Any], vector: Tensor) -> None:
         parameter.copy_(part.view_as(parameter))
 
 
-def _all_finite(values: Tensor) -> Tensor:
-    low, high = torch.aminmax(values)  # NaN wins in both; much cheaper than isfinite().all()
-    return (low > -torch.inf) & (high < torch.inf)
-
-
 def refuse_unsound(pairs: list[Pair], g: Gaussian, new: Gaussian, remedy: str) -> None:
     """Raise `StepRefused`, saying which weights and why, unless every mean is finite and every sigma positive."""
-    if bool(
-        _all_finite(g.mean) & _all_finite(g.std) & _all_finite(new.mean) & _all_finite(new.std) & (new.std.min() > 0)
-    ):
+    # quicker than a look at every weight: one that is not finite would show in the sum
+    total = g.mean.sum() + g.std.sum() + new.mean.sum() + new.std.sum()
+    if bool(torch.isfinite(total) & (new.std.min() > 0)):
         return
     unsound = ~((new.std > 0) & torch.isfinite(new.mean + new.std) & torch.isfinite(g.mean) & torch.isfinite(g.std))
-    count, index = int(unsound.sum()), int(unsound.nonzero()[0])
+    count = int(unsound.sum())
+    if not count:  # the sum itself was too large
+        return
+    index = int(unsound.nonzero()[0])
     ends = torch.tensor([p.mean.numel() for p in pairs]).cumsum(0)
     name = pairs[int((ends <= index).sum())].name
     where = f"{count} of {unsound.numel()} weights, the first in {name!r}"

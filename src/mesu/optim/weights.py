@@ -140,12 +140,12 @@ class WeightOptimizer(Optimizer):
             self.state[parameter] = (self.file.followed(old, parameter, slope, state) if watched else state)._asdict()
 
     def state_dict(self) -> dict:
-        """As every optimiser's, the inner one's with it."""
+        """As every optimiser's, with that of the inner optimiser."""
         inside = {} if self.inner is None else {"inner": self.inner.state_dict()}
         return {**super().state_dict(), **inside}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Take up what `state_dict` gave."""
+        """Restore what `state_dict` gave."""
         inside: Any = state_dict.get("inner")
         if (inside is None) != (self.inner is None):
             raise ValueError("the saved state belongs to another optimiser: only one of the two has an inner one")

@@ -9,6 +9,7 @@ from torch import nn
 from mesu.posterior.layers import LOCAL_TWIN
 
 BATCHNORM = (nn.modules.batchnorm._BatchNorm,)
+PLAIN = {twin: plain for plain, twin in LOCAL_TWIN.items()}
 
 
 def choose(
@@ -60,7 +61,7 @@ def choose(
 
 
 def use_local_layers(module: nn.Module, covered: list[str]) -> None:
-    """Give each layer that can draw its outputs the class that does, if its weight is covered and used in one place."""
+    """Let each layer that can do so draw its outputs, by changing its class, if its weight is covered and used in one place."""
     holders = owners(module)
     places = Counter(id(m) for _, m in module.named_modules(remove_duplicate=False))
     for name, layer in module.named_modules():

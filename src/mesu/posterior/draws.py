@@ -1,19 +1,21 @@
-"""How widely weights are drawn, told apart from what is believed of them: 1/s^2 = 1/sigma^2 + narrow (`mesu.rules.bounds`).
+"""The standard deviation s that weights are drawn with, which may be smaller than the posterior's sigma.
 
-The belief sigma is the parameter, beside the mean; what draws take part with is s. By Stein's lemma the curvature that an
-example shows is h = g_s / s, however widely weights are drawn, and a rule is given the gradient that it means for the belief,
-g_sigma = sigma h. So the gradient that reaches sigma through `drawn_std` is sigma / s times that of s.
+    1/s^2 = 1/sigma^2 + narrow                                 see `mesu.rules.bounds`
+
+The posterior's sigma, called the belief, is the parameter beside each mean; noise is multiplied by s. By Stein's lemma an
+example shows the curvature h = g_s / s, whatever s is, and a rule expects the gradient of the belief, g_sigma = sigma h. So
+the gradient that `drawn_std` passes back to sigma is sigma / s times the gradient of s.
 """
 
 from torch import Tensor, nn
 
 from mesu.rules.bounds import drawn
 
-KEPT = "narrow_draws"  # attribute of a module: by how much precision each of its parameters' draws are narrower
+KEPT = "narrow_draws"  # attribute of a module: `narrow` of each of its parameters
 
 
 def narrow(owner: nn.Module, leaf: str, precision: float) -> None:
-    """Draw the parameter `leaf` of a module narrower than believed, by this much precision."""
+    """Draw the parameter `leaf` of a module with less than its sigma: add this to the precision of its draws."""
     vars(owner).setdefault(KEPT, {})[leaf] = precision
 
 

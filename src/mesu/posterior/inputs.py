@@ -1,7 +1,9 @@
-"""Inputs that do not fit: refused before a forward pass, or explained after one that failed."""
+"""Inputs that do not fit the network: refused before a forward pass, or explained after one that failed."""
 
 import re
+from collections.abc import Mapping
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +18,7 @@ MISFIT = re.compile(
 
 
 def check_batch(x: Tensor, y: Tensor) -> None:
-    """Refuse inputs and targets that are no batch, or inputs that are not finite.
+    """Refuse inputs and targets that are not a batch, and inputs that are not finite.
 
     Raises:
         TypeError: if one of them is not a tensor.
@@ -29,7 +31,8 @@ def check_batch(x: Tensor, y: Tensor) -> None:
         raise ValueError("got a single number where a batch was expected: give inputs and targets a first axis")
     if x.shape[0] == 0 or x.shape[0] != y.shape[0]:
         raise ValueError(f"got {x.shape[0]} inputs and {y.shape[0]} targets: there must be as many, and some")
-    if x.is_floating_point() and not torch.isfinite(x).all():
+    # a sum is quicker than a look at every number, and shows each that is not finite
+    if x.is_floating_point() and not torch.isfinite(x.sum()) and not torch.isfinite(x).all():
         raise ValueError(f"inputs must be finite, got {describe_bad(x)}: drop or fill those rows first")
 
 
@@ -63,3 +66,27 @@ def explain_failure(module: nn.Module, args: tuple, message: str) -> None:
             f"an input of shape {tuple(x.shape)} does not fit: the first layer ({name or type(first).__name__!r}) "
             f"takes {wanted}"
         ) from None
+
+
+def refuse_misfit(own: Mapping[str, Tensor], given: Mapping[str, Any]) -> None:
+    """Refuse values that do not fit a network's own, by name.
+
+    Raises:
+        ValueError: with every name that is missing, unexpected, of another shape, or not finite.
+    """
+    wrong = [f"{name!r} is missing" for name in own if name not in given]
+    wrong += [f"{name!r} is unexpected" for name in given if name not in own]
+    for name in own.keys() & given.keys():
+        value = given[name]
+        if not isinstance(value, Tensor):
+            wrong.append(f"{name!r} is a {type(value).__name__}, not a tensor")
+        elif value.shape != own[name].shape:
+            wrong.append(f"{name!r} has shape {tuple(value.shape)}, and the network's has {tuple(own[name].shape)}")
+        elif value.is_floating_point() and not torch.isfinite(value).all():
+            wrong.append(f"{name!r} is not finite: {describe_bad(value)}")
+    if wrong:
+        more = f", and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise ValueError(
+            f"the state_dict does not fit: {'; '.join(wrong[:5])}{more}. Nothing was loaded: it must be of a network of the "
+            "kind that was wrapped, with the names of net.mean_network().state_dict()"
+        )

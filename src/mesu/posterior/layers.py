@@ -198,7 +198,7 @@ def _gradients_through_draw(ctx, inputs: list[Any], h: Tensor, grad: Tensor) -> 
 
 
 # The hooks that change what autograd saves (offloading, checkpoints), if any are active. Early versions of torch cannot tell.
-_hooks_on_saved: Any = getattr(getattr(torch._C, "_autograd", None), "_top_saved_tensors_default_hooks", None)
+hooks_on_saved: Any = getattr(getattr(torch._C, "_autograd", None), "_top_saved_tensors_default_hooks", None)
 
 
 def _may_be_lean(x: Tensor) -> bool:
@@ -210,8 +210,8 @@ def _may_be_lean(x: Tensor) -> bool:
         or torch.jit.is_tracing()
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
-        or _hooks_on_saved is None
-        or _hooks_on_saved(True) is not None
+        or hooks_on_saved is None
+        or hooks_on_saved(True) is not None
     )
 
 

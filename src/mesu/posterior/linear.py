@@ -17,8 +17,8 @@ layer that is called once on a batch of vectors x_b, with slopes d_b at its outp
 
 which has the same mean, less noise, and costs less than the gradient of the weights.
 
-The gradient of sigma is sigma h, so that those of several costs add up; an optimiser makes of the sum what a rule asks for
-(`mesu.rules.curvature`). What the examples' being kept apart cannot see: a use of the layer's weight outside of the layer.
+The gradient of sigma is sigma h, so the gradients of several costs add up. From their sum an optimiser works out the gradient
+that a rule expects (`mesu.rules.curvature`). Where examples are kept apart, uses of a weight outside of its layer are not seen.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +26,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from mesu.posterior.layers import Call
+from mesu.posterior.likelihood import drawn_cost
 from mesu.posterior.noise import Noise
 
 
@@ -59,7 +61,7 @@ def cost_with_curvature(
             f"estimator='linear' draws labels, and {type(likelihood).__name__} has no sample(out, noise): give it one, or "
             "use estimator='local'"
         )
-    single = [made[0] for layer, made in (calls or {}).items() if _keeps_examples_apart(layer, made)]
+    single = [made[0] for layer, made in (calls or {}).items() if _keeps_examples_apart(layer, made, len(out))]
     apart = {id(parameter) for call in single for parameter in (call.weight, call.bias)}
     others = [pair.mean for pair in pairs if pair.mean.requires_grad and id(pair.mean) not in apart]
     curvatures: dict[int, Tensor] = {}  # by the id of the mean
@@ -69,7 +71,7 @@ def cost_with_curvature(
         curvatures[id(mean)] = curvature / labels if known is None else known + curvature / labels
 
     for _ in range(labels):
-        drawn = likelihood.nll(out[None], likelihood.sample(out.detach(), noise))
+        drawn = drawn_cost(likelihood, out, y, noise)
         ends = [call.output for call in single]
         slopes = torch.autograd.grad(drawn, [*ends, *others], retain_graph=True, allow_unused=True)
         for call, slope in zip(single, slopes, strict=False):
@@ -81,14 +83,28 @@ def cost_with_curvature(
         for mean, slope in zip(others, slopes[len(ends) :], strict=True):
             if slope is not None:
                 add(mean, slope.square())
-    carried = cost.new_zeros(())  # nothing is added to the cost, and its slope to every sigma
-    for pair in pairs:
-        if pair.mean.requires_grad and id(pair.mean) in curvatures:
-            std = pair.std.detach()
-            carried = carried + ((pair.std - std) * (std * curvatures[id(pair.mean)])).sum().to(cost.device)
-    return cost + carried
+    taught = [pair for pair in pairs if pair.mean.requires_grad and id(pair.mean) in curvatures]
+    slopes = [pair.std.detach() * curvatures[id(pair.mean)] for pair in taught]
+    return _WithSlopes.apply(cost, slopes, *(pair.std for pair in taught))
 
 
-def _keeps_examples_apart(layer: Any, made: Sequence[Call]) -> bool:
-    """Whether these calls of a layer are a single one on a batch of vectors."""
-    return isinstance(layer, nn.Linear) and len(made) == 1 and made[0].x.dim() == 2
+class _WithSlopes(torch.autograd.Function):
+    """The cost as it is; its backward pass gives the further inputs the slopes that are known already."""
+
+    @staticmethod
+    def forward(ctx, cost: Tensor, slopes: list[Tensor], *inputs: Tensor) -> Tensor:  # type: ignore[override]
+        """The cost."""
+        ctx.slopes = slopes
+        return cost.view_as(cost)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):  # type: ignore[override]
+        """The gradients."""
+        wanted = zip(ctx.slopes, ctx.needs_input_grad[2:], strict=True)
+        return grad, None, *(slope * grad.to(slope.device) if needed else None for slope, needed in wanted)
+
+
+def _keeps_examples_apart(layer: Any, made: Sequence[Call], examples: int) -> bool:
+    """Whether these calls of a layer are a single one on a batch of vectors, one for each example."""
+    return isinstance(layer, nn.Linear) and len(made) == 1 and made[0].x.dim() == 2 and len(made[0].x) == examples

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 CPU_STATE_BYTES = 5056  # size of a CPU generator's state; other devices have other sizes
+LARGE_RATE = 1e6  # counts of higher rates are drawn from the Gaussian that they are near to: torch's would overflow
 COUNTER_BYTES = 16  # seed and step, eight bytes each, after the generator's state
 
 
@@ -47,6 +48,15 @@ class Noise:
         """Uniform numbers between -1 and 1, one for each element of `like`."""
         self._move(like.device)
         return torch.rand(like.shape, generator=self.generator, device=like.device, dtype=like.dtype) * 2 - 1
+
+    def poisson(self, rate: Tensor) -> Tensor:
+        """Counts with these rates."""
+        self._move(rate.device)
+        counts = torch.poisson(rate.clamp_max(LARGE_RATE), generator=self.generator)
+        if not (rate > LARGE_RATE).any():
+            return counts
+        near = rate + rate.sqrt() * self.normal(rate.shape, like=rate)
+        return torch.where(rate > LARGE_RATE, near.round(), counts)
 
     def _move(self, device: torch.device) -> None:
         # Each device type has its own generator: the new one continues from a number that the old one draws.

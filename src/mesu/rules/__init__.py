@@ -6,8 +6,9 @@ implements, so the same lines run on torch tensors (`mesu.optim`) and, compiled,
 - a *posterior* rule moves a Gaussian: ``step(q, g, c) -> Gaussian``, with ``q`` the means and standard deviations,
   ``g`` the gradients with respect to each, ``c`` the rule's `Constants`;
 - a *weight* rule moves a plain weight: ``step(w, g, state, c) -> (w, State)``, with ``initial(w)`` the state to start
-  from and, for rules that are told of task boundaries, ``consolidate(...) -> State``. Rules that only bend the gradient give
-  it as ``penalised(w, g, state, c)``, for any optimiser to follow, and ``followed(...) -> State`` if they watch the way.
+  from and, for rules that are told of task boundaries, ``consolidate(...) -> State``. Rules that only add a penalty to the
+  gradient give the sum as ``penalised(w, g, state, c)``, which any optimiser can follow, and ``followed(...) -> State`` if
+  they record the path of the weight.
 
 Every file gives its parts in the same order: the equations, `Constants` with the function that builds and checks it,
 `State` where there is one, `step`, `consolidate`. `mesu.rules.parts` lists them all. The type of its `Constants` identifies a
@@ -18,6 +19,7 @@ from mesu.rules import (
     bayes_by_backprop,
     bayesian_synapse,
     bounds,
+    curvature,
     ewc,
     ewc_online,
     ewc_stream,
@@ -58,6 +60,7 @@ __all__ = [
     "bayes_by_backprop",
     "bayesian_synapse",
     "bounds",
+    "curvature",
     "ewc",
     "ewc_online",
     "ewc_stream",

@@ -69,8 +69,8 @@ def widest(value: float | None) -> float | None:
         return positive("max_std", value)
     except ValueError as error:
         raise ValueError(
-            f"{error}: give the widest that a sigma may become; to mesu.MESU, 'start' is what each parameter starts from; "
-            "None switches it off"
+            f"{error}: give the widest that a sigma may become, or None for no limit; mesu.MESU also takes 'start', the "
+            "widest that each parameter starts with"
         ) from None
 
 

@@ -16,12 +16,14 @@ with V = 1/a, the variance before the example (`exact_plain`; with no forgetting
 V = min(1/a, sigma'^2), the smaller of the variances before and after it, as a Kalman filter does (`exact`): the mean
 then cannot overshoot where the example itself says that the curvature is high. A learning rate L on sigma enters as
 g_sigma -> L * g_sigma and 1/N -> L/N.
+
+Where the curvature of the cost is known, and not drawn, `mesu.rules.curvature` has the step (`for_curvature`).
 """
 
 from math import inf
 from typing import NamedTuple
 
-from mesu.rules import checks
+from mesu.rules import checks, curvature
 from mesu.rules.bounds import narrower, near, no_wider, reach, within
 from mesu.rules.gaussian import Gaussian
 from mesu.rules.primitives import between, root
@@ -102,6 +104,21 @@ def scaled(c, precision):
         c.max_std,
         narrower(c.narrow, precision),
         0.0,
+    )
+
+
+def for_curvature(c):
+    """The constants of the step for a curvature that is known (`mesu.rules.curvature`), of the `exact` form."""
+    return curvature.Constants(
+        c.lr_mean,
+        c.lr_std,
+        1.0 - c.lr_std * c.forget,
+        c.lr_mean * c.pull,
+        c.lr_std * c.pull,
+        c.prior_mean,
+        c.max_step,
+        c.max_std,
+        c.narrow,
     )
 
 

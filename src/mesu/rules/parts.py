@@ -16,12 +16,20 @@ and optional are
                       of a posterior rule: whether no sigma can turn negative while ``sigma * g_sigma`` lies between 0 and
                       `reach` (of either sign). Where it says so, the engine need not look at every sigma after every step
     scaled(c, precision)
-                      of a posterior rule whose constants are in part given in units of each weight's start: those of a weight
-                      that started with this precision, 1/sigma_0^2
+                      of a posterior rule with constants in units of each weight's start: the constants of a weight that started
+                      with this precision, 1/sigma_0^2
+    for_curvature(c)  of a posterior rule that has a step for a curvature that is known, and not drawn: the constants of that
+                      step, of a type that stands for a rule of its own (``step(q, g, c)``, with the curvature, never negative,
+                      in place of sigma's gradient; it must leave sigma positive). Other rules are given the gradient of sigma
+                      that `mesu.rules.curvature` makes of a curvature
+    uncut_step, may_be_cut
+                      of such a rule for a curvature: ``uncut_step(q, g, c)`` is its step without bounds, which the engine runs
+                      where ``may_be_cut(q, g, c)``, told the largest |mean|, sigma, |gradient| and curvature of a row of
+                      weights, says that no bound can cut the step of any of them
     consolidate       of a weight rule that is told of task boundaries: ``consolidate(w, state, c)``, or
                       ``consolidate(w, state, fisher, c)`` if it needs the Fisher diagonal of the task
     penalised, followed
-                      of a weight rule that only bends the gradient: see `mesu.rules`
+                      of a weight rule that only adds a penalty to the gradient: see `mesu.rules`
 """
 
 import inspect
@@ -55,6 +63,12 @@ def scaled_constants(c: Any, precision: Any) -> Any:
     """The constants of weights that started with this precision (a number, or one for each weight)."""
     scaled = getattr(rule_of(type(c)), "scaled", None)
     return c if scaled is None else scaled(c, precision)
+
+
+def curvature_constants(c: Any) -> Any | None:
+    """The constants of the step for a curvature that is known, or None if the rule has no such step."""
+    for_curvature = getattr(rule_of(type(c)), "for_curvature", None)
+    return None if for_curvature is None else for_curvature(c)
 
 
 def consolidates(file: Any) -> bool:

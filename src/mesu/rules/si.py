@@ -1,4 +1,4 @@
-"""Synaptic Intelligence (Zenke et al., 2017): a weight matters by how much of the loss its path has paid off.
+"""Synaptic Intelligence (Zenke et al., 2017): a weight is as important as its movement was for the fall of the loss.
 
 along the way   path  <- path - g * d_theta                       g: gradient of the loss alone
 at a boundary   Omega <- Omega + relu( path / ((theta - theta*)^2 + xi) ),  theta* <- theta,  path <- 0
@@ -51,7 +51,7 @@ def penalised(w, g, state, c):
 
 
 def followed(w, new, g, state):
-    """The weight went from `w` to `new`, by whatever optimiser: the path integral goes along."""
+    """Add the weight's move from `w` to `new`, whichever optimiser made it, to the path integral."""
     return State(state.importance, state.anchor, state.path - g * (new - w))
 
 

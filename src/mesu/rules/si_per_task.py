@@ -1,4 +1,4 @@
-"""Synaptic Intelligence with an anchor for each task: no task's penalty is moved to where later tasks ended.
+"""Synaptic Intelligence with an anchor for each task: the penalty of a task stays where that task ended.
 
 along the way   path  <- path - g * d_theta                                   g: gradient of the loss alone
 at a boundary   Omega_k = relu( path / ((theta - theta_{k-1})^2 + xi) ),  theta_k = theta,  path <- 0
@@ -44,7 +44,7 @@ def penalised(w, g, state, c):
 
 
 def followed(w, new, g, state):
-    """The weight went from `w` to `new`, by whatever optimiser: the path integral goes along."""
+    """Add the weight's move from `w` to `new`, whichever optimiser made it, to the path integral."""
     return State(state.importance, state.anchored, state.anchor, state.path - g * (new - w))
 
 

@@ -8,7 +8,8 @@ from mesu.lab.data.download import Download
 
 def test_catalogue_is_complete_and_consistent():
     assert list(data_sets) == [
-        *("digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "animals-resnet18", "animals-effnetlite0")
+        *("digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "animals-resnet18", "animals-effnetlite0"),
+        *("elec2", "weather", "covertype", "sea"),
     ]
     for name, known in data_sets.items():
         assert known.name == name

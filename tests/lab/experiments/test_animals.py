@@ -24,7 +24,7 @@ from mesu.lab.experiments.animals.experiment import (
     learner,
     shuffled,
 )
-from mesu.lab.experiments.animals.figures import animal_panels
+from mesu.lab.report.figures import panels
 from mesu.lab.streams import Domains
 from mesu.lab.table import Row, accuracy_matrix, as_table, summarise
 
@@ -162,7 +162,7 @@ def test_all_tasks_are_tested_after_each_and_doubt_is_counted_at_the_end(made_up
             assert shares["on_task"].null_count() == len(shares)
             assert shares["value"].sum() == pytest.approx(1.0)
     assert EDGES[-1] == pytest.approx(log(5))
-    overview(animal_panels(table))
+    overview(panels(table))
 
 
 @pytest.mark.parametrize(
@@ -265,18 +265,18 @@ def test_leads_over_sgd_s_best_rate_are_counted_draw_by_draw():
     rows += [
         row._replace(learner="mesu-paper", seed=2) for row in rows if row.learner == "mesu" and "doubt" in row.measure
     ]
-    panels = [panel for panel in animal_panels(as_table(rows)) if panel.name.startswith("draws-")]
-    assert [panel.numbers for panel in panels] == [
+    shown = [panel for panel in panels(as_table(rows)) if panel.name.startswith("draws-")]
+    assert [panel.numbers for panel in shown] == [
         "MESU above in 2 of 3; MESU, slow means above in 2 of 2",
         "MESU above in 1 of 3",
     ]
-    assert all("SGD, rate 0.01:" in panel.title for panel in panels)
-    drawn_axes = overview(panels).axes[0]
+    assert all("SGD, rate 0.01:" in panel.title for panel in shown)
+    drawn_axes = overview(shown).axes[0]
     assert drawn_axes.get_xlim()[0] < -0.01
     assert drawn_axes.get_xlim()[1] > 0.01
     for left_out in (("sgd-0.1", "sgd-0.01"), ("mesu", "mesu-slow", "mesu-paper")):
         table = as_table([row for row in rows if row.learner not in left_out])
-        assert not any(panel.name.startswith("draws-") for panel in animal_panels(table))
+        assert not any(panel.name.startswith("draws-") for panel in panels(table))
 
 
 def test_features_that_are_nowhere_are_named():

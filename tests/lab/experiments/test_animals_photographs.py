@@ -171,7 +171,7 @@ def test_a_part_done_again_keeps_the_same_photographs(shown, tmp_path):
 
 def test_joined_runs_show_the_photographs_of_each(shown, tmp_path, monkeypatch):
     given = {}
-    monkeypatch.setattr(page_module, "panels", lambda table, pictures: given.update(pictures) or [])
+    monkeypatch.setattr(page_module, "panels", lambda table, pictures, summary: given.update(pictures) or [])
     (tmp_path / "gone.npz").rename(shown.settings.features)
     other = small_run(tmp_path / "others", shown.settings.features, learners=("sgd",), sgd_lr=(0.02,))
     write_joined([shown, other], tmp_path / "both")

@@ -20,7 +20,8 @@ from mesu.lab.experiments.cifar import experiment as experiment
 from mesu.lab.experiments.cifar.conv_net import ConvNet
 from mesu.lab.experiments.cifar.experiment import CIFAR, LEARNERS, SplitCIFAR10
 from mesu.lab.experiments.cifar.experiment import learner as learner_of
-from mesu.lab.experiments.cifar.figures import _way, cifar_panels
+from mesu.lab.experiments.cifar.figures import _way
+from mesu.lab.report.figures import panels
 from mesu.lab.runs.run import Run
 from mesu.lab.table import Row, as_table, summarise
 
@@ -149,7 +150,7 @@ def test_a_run_tests_every_task_at_its_end(kind, made_up):
     adam = summarise(table)["adam@1"]["mean_accuracy"]
     assert adam["mean"] > 0.55 if kind is SplitCIFAR10 else adam["mean"] > 0.1
     assert adam["paper"] == (0.56 if kind is CIFAR else None)
-    overview(cifar_panels(table))
+    overview(panels(table))
 
 
 @pytest.mark.parametrize(

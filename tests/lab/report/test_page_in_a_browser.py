@@ -1,16 +1,12 @@
 """How a browser shows the page: widths, light and dark, no request to the network."""
 
 import pytest
-from tests.browser import CHROMIUM, Browser
+from tests.browser import opened
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium on this machine: how the page looks in a browser is not checked")
-    opened = Browser(tmp_path_factory.mktemp("browser"))
-    yield opened
-    opened.close()
+    yield from opened(tmp_path_factory, "how the page looks in a browser")
 
 
 WIDE = """

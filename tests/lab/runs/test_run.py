@@ -17,6 +17,7 @@ from mesu.lab.entry import Entry
 from mesu.lab.experiments import Dynamics, PermutedDigits
 from mesu.lab.runs import settings
 from mesu.lab.runs.run import Run
+from mesu.lab.runs.tables import write_table
 from mesu.lab.table import as_table
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -136,11 +137,10 @@ def test_no_file_of_a_run_can_run_code(stopped, tmp_path, capfd):
 def without_index(folder):
     """Make a run's files what a version without the column `index` wrote."""
     for path in folder.rglob("*.parquet"):
-        path.with_name(f"{path.name}.sha256").unlink()
         table = pl.read_parquet(path)
         indexed = pl.col("index").is_not_null()
         on_task = pl.when(indexed).then(pl.col("index")).otherwise(pl.col("on_task"))
-        table.with_columns(on_task=on_task).drop("index").write_parquet(path)
+        write_table(path, table.with_columns(on_task=on_task).drop("index"))
     for path in folder.rglob("after-*.json"):
         rewritten(path, lambda d: d | {"columns": d["columns"][:-1], "rows": [eight(row) for row in d["rows"]]})
 

@@ -1,6 +1,7 @@
 """Trials in processes of their own, killed and stopped for real, and errors that are sentences."""
 
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import threading
 import time
 from dataclasses import replace
 
+import joblib.externals.loky as loky
 import numpy as np
 import polars as pl
 import pytest
@@ -169,6 +171,11 @@ def stages_of(run, learner):
     return max([checkpoints.stages_in_name(path) for path in names], default=0)
 
 
+def begun_in(run):
+    """How many learners have done a stage."""
+    return sum(stages_of(run, learner) > 0 for learner in ENDLESS.learners)
+
+
 def assert_first_rows(run, learner, table):
     """What a learner's newest checkpoint holds is what the whole run has at its beginning."""
     checkpoint = checkpoints.newest(run.checkpoint_folder(learner, 0), pytest.fail)
@@ -185,7 +192,8 @@ def assert_first_rows(run, learner, table):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_stopped_from_the_keyboard_it_says_how_to_go_on(workers, begin, tmp_path, long_table):
     command, run = begin(ENDLESS, tmp_path, workers)
-    command.until(lambda: stages_of(run, "mesu") > 2)
+    # a worker that Ctrl-C stops while it starts prints a traceback, which is not ours to prevent: wait for all of them
+    command.until(lambda: stages_of(run, "mesu") > 2 and begun_in(run) >= workers)
     command.signal(signal.SIGINT)
     assert command.wait() == 130
     assert f"stopped: `mesu resume {run.folder}` finishes it" in command.said
@@ -204,14 +212,64 @@ def test_stopped_alone_it_does_not_wait_for_its_workers(stages, begin, tmp_path,
     assert all(map(ended, workers))
 
 
-def test_what_came_of_an_interrupt_is_one_and_what_a_caller_handles_is_not():
+@pytest.fixture
+def on_start(monkeypatch):
+    """A function: from now on, call `act` with the number of each worker process as soon as that is forked."""
+    if not hasattr(os, "fork"):
+        pytest.skip("processes are signalled here")
+    forking = importlib.import_module("joblib.externals.loky.backend.fork_exec")
+    fork = forking.fork_exec
+
+    def on_start(act):
+        def forked(command, *rest, **more):
+            process = fork(command, *rest, **more)
+            if "--process-name" in command:  # and not of the process that counts joblib's files
+                act(process)
+            return process
+
+        loky.get_reusable_executor().shutdown(kill_workers=True)  # which another test may have left
+        monkeypatch.setattr(forking, "fork_exec", forked)
+
+    return on_start
+
+
+@pytest.mark.parametrize("started", [1, 2])
+def test_stopped_while_it_starts_a_worker_it_ends_that_one_too(started, on_start, tmp_path):
+    workers = []
+
+    def stopped_here(process):
+        workers.append(process)
+        if len(workers) == started:
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.01)  # the next instructions would be those that write the worker down
+
+    on_start(stopped_here)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if the tests run in the background
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Run.create(ENDLESS, tmp_path).execute(workers=2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(workers) >= started
+    assert all(map(ended, workers))
+
+
+def test_what_came_of_an_interrupt_is_one():
     stop, broken = KeyboardInterrupt(), OSError("handle is closed")
     broken.__context__ = stop
-    assert trials.interrupted(stop, None)
-    assert trials.interrupted(broken, None)
-    assert not trials.interrupted(broken, stop)
-    assert not trials.interrupted(OSError(), None)
-    assert not trials.interrupted(OSError(), stop)
+    assert trials.interrupted(stop)
+    assert trials.interrupted(broken)
+    assert not trials.interrupted(OSError())
+
+
+def test_an_exception_that_the_caller_was_handling_does_not_make_a_failure_a_stop(tmp_path, monkeypatch):
+    monkeypatch.setattr(trials.joblib, "Parallel", lambda *_, **__: (_ for _ in ()).throw(OSError("broken")))
+    run = Run.create(replace(TINY, learners=("sgd", "si")), tmp_path)
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        with pytest.raises(OSError, match="broken"):
+            run.execute(workers=2)
 
 
 def workers_of(process):

@@ -186,6 +186,8 @@ def print_error(console: Console, error: object) -> None:
     words = str(error)
     if isinstance(error, OSError) and error.strerror and error.filename:  # without the number and the quotes
         words = f"{error.filename}: {error.strerror}"
+    # a terminal would obey control characters, which a name in somebody else's file may hold
+    words = "".join(letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1] for letter in words)
     console.print(f"[bold red]error:[/bold red] {escape(words)}", highlight=False, soft_wrap=True)
 
 

@@ -8,19 +8,25 @@ from mesu.lab.data.digits import digits
 from mesu.lab.data.finding import load
 from mesu.lab.data.mnist import fashion_mnist, mnist
 from mesu.lab.data.published import Array, Published
+from mesu.lab.data.row_streams import Rows, covertype, elec2, sea, weather
 
 __all__ = [
     "Animals",
     "Array",
     "Dataset",
     "Published",
+    "Rows",
     "animals",
     "cifar10",
     "cifar100",
+    "covertype",
     "data_sets",
     "digits",
+    "elec2",
     "fashion_mnist",
     "load",
     "mnist",
     "register",
+    "sea",
+    "weather",
 ]

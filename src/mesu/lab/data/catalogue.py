@@ -5,6 +5,7 @@ from mesu.lab.data.cifar import CIFAR10, CIFAR100
 from mesu.lab.data.digits import DIGITS
 from mesu.lab.data.mnist import FASHION_MNIST, MNIST
 from mesu.lab.data.published import Published
+from mesu.lab.data.row_streams import COVERTYPE, ELEC2, SEA, WEATHER
 from mesu.lab.registry import Registry
 
 data_sets = Registry("data set", "mesu.data_sets")
@@ -25,5 +26,5 @@ def register(published: Published) -> Published:
     return data_sets.register(published.name)(published)
 
 
-for _published in (DIGITS, MNIST, FASHION_MNIST, CIFAR10, CIFAR100, *ANIMALS.values()):
+for _published in (DIGITS, MNIST, FASHION_MNIST, CIFAR10, CIFAR100, *ANIMALS.values(), ELEC2, WEATHER, COVERTYPE, SEA):
     register(_published)

@@ -1,6 +1,7 @@
 """Downloads from the usual address of a data set, each file with a known SHA-256; archives can also be put into MESU_DATA."""
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from mesu.lab.data.published import Arrays, DamagedData, Unavailable
 
 TIMEOUT_SECONDS = 30  # to wait for an answer, and for each further part of it
 CHUNK_BYTES = 2**16
+SLOWEST = 20_000  # bytes a second: a server that sends less is stopped, though it never pauses for long
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ def fetch(file: File, folder: Path) -> Path:
     def download(url: str, path: str, _: Any) -> None:  # as pooch calls it
         # without this header a server may compress the file again, which changes its bytes
         headers, done = {"Accept-Encoding": "identity"}, 0
+        began, patience = time.monotonic(), TIMEOUT_SECONDS + file.nbytes / SLOWEST
         with (
             requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as answer,
             Path(path).open("wb") as out,
@@ -118,6 +121,8 @@ def fetch(file: File, folder: Path) -> Path:
                 done += len(chunk)
                 if done > file.nbytes:
                     raise Unavailable(f"{file.name}: it is bigger than the {file.nbytes} bytes it should have")
+                if time.monotonic() - began > patience:
+                    raise Unavailable(f"{file.name}: only {done} of {file.nbytes} bytes came in {patience:.0f} seconds")
                 progress().show(f"downloading {file.name}", done, file.nbytes)
 
     progress().show(f"downloading {file.name}", 0, file.nbytes)

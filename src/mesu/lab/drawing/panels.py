@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
+from mesu.disk import replacing
 from mesu.lab.drawing.numbers import NOTHING, known, mean_and_spread, number
 from mesu.lab.drawing.style import INK, NIGHT, PAPER, colour, figure_style, label, line_style, short_label, short_number
-from mesu.lab.runs.checkpoints import replacing
 
 WIDTH = 4.3  # inches: 9-point text stays readable when a phone scales the picture to its screen
 MARKED = 25  # curves with at most this many points get a marker at each
@@ -94,10 +94,10 @@ def save(figure: Figure, base: Path) -> str:
         The SVG, which switches to dark colours if the reader's system prefers them.
     """
     with figure_style():
-        with replacing(base.parent / f"{base.name}.png") as path:
+        with replacing(base.parent / f"{base.name}.png", flush=False) as path:
             figure.savefig(path, format="png")
         figure.set_layout_engine("none")  # keep the layout of the PNG for the SVG
-        with replacing(base.parent / f"{base.name}.svg") as path:
+        with replacing(base.parent / f"{base.name}.svg", flush=False) as path:
             figure.savefig(path, format="svg", metadata={"Date": None})
             text = _with_night(path.read_text(encoding="utf-8"))
             path.write_text(text, encoding="utf-8")

@@ -10,7 +10,7 @@ from mesu.lab.experiments.learners import Choice, make_learner
 
 
 def at_least_one(settings: Any, *names: str) -> None:
-    """Refuse settings below 1; None, where a setting may be left out, passes."""
+    """Refuse settings below 1; None, which leaves a setting out, is accepted."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and value < 1:

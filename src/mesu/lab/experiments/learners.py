@@ -36,7 +36,7 @@ def make_learner(
         seed: Decides the first weights and the noise.
         samples: Monte Carlo samples of each update of a posterior.
         batch: Examples an update.
-        device: Where to learn.
+        device: The torch device to learn on.
         engine: As for `BayesianLearner`: False for the torch path in any case.
 
     Raises:
@@ -55,7 +55,7 @@ def make_learner(
 
 
 def no_learner(name: str, known: Iterable[str]) -> ValueError:
-    """The error that names the learners there are."""
+    """An error that lists the learners of an experiment."""
     return ValueError(f"there is no learner {name!r}: choose from {', '.join(known)}")
 
 
@@ -68,6 +68,6 @@ def perceptron(inputs: int, hidden: int, outputs: int, bias: bool = False) -> nn
 
 
 def uncertainty(model: Learner, prediction: Any) -> Any:
-    """The uncertainty that should tell outliers: epistemic, or aleatoric where a plain network has nothing else."""
+    """The uncertainty that should be higher on outliers: epistemic, or aleatoric for a plain network, which has no other."""
     values = prediction.epistemic if isinstance(model, BayesianLearner) else prediction.aleatoric
     return values.numpy()

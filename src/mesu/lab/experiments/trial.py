@@ -11,7 +11,7 @@ from mesu.lab.table import Row
 
 
 class Trial(Protocol):
-    """One entry with one seed on its way through an experiment."""
+    """One entry of an experiment, run with one seed."""
 
     def stage(self, index: int) -> Iterable[Row]:
         """Learn the next stage (a task, some epochs) and measure; in order, from 0 or from where it was restored."""
@@ -22,7 +22,7 @@ class Trial(Protocol):
         ...
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Become what the trial was that gave these `tensors`."""
+        """Return to the state in which these `tensors` were saved."""
         ...
 
 
@@ -41,11 +41,11 @@ class LearnerTrial:
     model: Any  # a `mesu.learners.Learner`
 
     def tensors(self) -> dict[str, Tensor]:
-        """The learner's."""
+        """The learner's tensors."""
         return self.model.tensors()
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Give the learner its tensors back."""
+        """Restore the learner from its tensors."""
         self.model.restore(tensors)
 
 
@@ -59,7 +59,7 @@ class Experiment(Protocol):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Who takes part."""
+        """The entries: learners, each with the value of the setting that varies."""
         ...
 
     @property

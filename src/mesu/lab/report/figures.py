@@ -12,8 +12,9 @@ from mesu.lab.experiments.dynamics.figures import dynamics_panels
 from mesu.lab.experiments.hessian.figures import hessian_panels
 from mesu.lab.experiments.permuted.figures import permuted_panels
 from mesu.lab.experiments.vanishing.figures import vanishing_panels
+from mesu.lab.table import Summary, summarise
 
-FIGURES: dict[str, Callable[[pl.DataFrame], list[Panel]]] = {
+FIGURES: dict[str, Callable[[pl.DataFrame, Summary], list[Panel]]] = {
     "permuted-digits": permuted_panels,
     "permuted-mnist": permuted_panels,
     "vanishing": vanishing_panels,
@@ -25,11 +26,20 @@ FIGURES: dict[str, Callable[[pl.DataFrame], list[Panel]]] = {
 }
 
 # panels made from pictures that the run saved
-ILLUSTRATED: dict[str, Callable[[pl.DataFrame, Pictures], list[Panel]]] = {"animals": example_panels}
+ILLUSTRATED: dict[str, Callable[[pl.DataFrame, Pictures, Summary], list[Panel]]] = {"animals": example_panels}
 
 
-def panels(table: pl.DataFrame, pictures: Pictures | None = None) -> list[Panel]:
-    """The panels of a table's experiment, and of its pictures if it has any; an unknown experiment has none."""
+def panels(table: pl.DataFrame, pictures: Pictures | None = None, summary: Summary | None = None) -> list[Panel]:
+    """The panels of a table's experiment; none for an experiment without figures.
+
+    Args:
+        table: The table.
+        pictures: Pictures that the run saved, for panels that show them.
+        summary: What `summarise` gives for the table, if the caller has it already.
+    """
     name = str(table["experiment"][0])
-    drawn = FIGURES[name](table) if name in FIGURES else []
-    return drawn + ILLUSTRATED[name](table, pictures) if pictures and name in ILLUSTRATED else drawn
+    if name not in FIGURES:
+        return []
+    summary = summarise(table) if summary is None else summary
+    drawn = FIGURES[name](table, summary)
+    return drawn + ILLUSTRATED[name](table, pictures, summary) if pictures and name in ILLUSTRATED else drawn

@@ -1,16 +1,17 @@
 """A run's results as a Markdown page for the documentation: tables, figure, command, versions, time."""
 
 import shutil
+from html import escape
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from mesu.disk import replacing
 from mesu.lab.drawing.numbers import counted, duration, heading, known, mean_and_spread, names, number, spread
 from mesu.lab.drawing.panels import overview, save
 from mesu.lab.drawing.style import label
 from mesu.lab.report.figures import panels
 from mesu.lab.report.page import command, paper_note
-from mesu.lab.runs.checkpoints import replacing
 from mesu.lab.runs.folder import make_folder
 from mesu.lab.runs.run import Run
 from mesu.lab.table import summarise
@@ -33,17 +34,17 @@ def write_markdown(run: Run, folder: Path, note: str = "") -> Path:
     table, saved = run.table(), run.saved
     summary, experiment = summarise(table), saved["experiment"]
     make_folder(folder)
-    drawn = panels(table)
+    drawn = panels(table, summary=summary)
     if drawn:
         save(overview(drawn), folder / "figure")
     for name in KEPT:
         if (run.folder / name).is_file():
             shutil.copyfile(run.folder / name, folder / name)
     seeds = sorted(table["seed"].unique())
-    parts = [f"# {experiment}\n", f"`{command(run)}`\n"]
+    parts = [f"# {_text(experiment)}\n", f"{_code(command(run))}\n"]
     parts.append(f"Seed{'s' * (len(seeds) > 1)} {counted(seeds)}. {_times(run)}{_versions(saved['versions'])}.\n")
     if drawn:
-        parts.append(f"![{experiment}](figure.png)\n")
+        parts.append(f"![{_text(experiment)}](figure.png)\n")
     parts.append(_results(summary))
     papers = _papers(summary)
     if papers:
@@ -54,15 +55,26 @@ def write_markdown(run: Run, folder: Path, note: str = "") -> Path:
         parts.append(note.strip() + "\n")
     parts.append(
         "All numbers and figures are made from `table.parquet`. To repeat the run: "
-        f"`mesu run {experiment} --settings-file settings.json`.\n"
+        f"{_code(f'mesu run {experiment} --settings-file settings.json')}.\n"
     )
-    with replacing(folder / "README.md") as path:
+    with replacing(folder / "README.md", flush=False) as path:
         path.write_text("\n".join(parts), encoding="utf-8")
     return folder / "README.md"
 
 
 def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(map(_text, cells))} |"
+
+
+def _text(words: object) -> str:
+    """Words as they are on a page: none of them, which may come from somebody else's run, is HTML or cuts a table."""
+    line = "".join(letter if letter.isprintable() else " " for letter in str(words))
+    return escape(line, quote=False).replace("|", "\\|").replace("[", "\\[").replace("`", "\\`")
+
+
+def _code(words: str) -> str:
+    """A command, set as one."""
+    return f"`{words}`" if "`" not in words and words.isprintable() else _text(words)
 
 
 def _results(summary: dict[str, Any]) -> str:
@@ -117,4 +129,4 @@ def _times(run: Run) -> str:
 
 
 def _versions(versions: dict[str, str]) -> str:
-    return "With " + ", ".join(f"{name} {version}" for name, version in versions.items())
+    return "With " + ", ".join(f"{_text(name)} {_text(version)}" for name, version in versions.items())

@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 import polars as pl
 
+from mesu.disk import replacing
 from mesu.lab.drawing.numbers import (
     NOTHING,
     best,
@@ -30,12 +31,9 @@ from mesu.lab.experiments import about, experiments
 from mesu.lab.paper import NOTES
 from mesu.lab.report.figures import panels
 from mesu.lab.report.joining import joined
-from mesu.lab.runs.checkpoints import replacing
 from mesu.lab.runs.folder import make_folder
 from mesu.lab.runs.run import Run
-from mesu.lab.table import summarise
-
-Summary = dict[str, dict[str, dict[str, Any]]]  # what `summarise` gives: learner, measure, mean and so on
+from mesu.lab.table import Summary, summarise
 
 LENGTHS = ("tasks", "epochs")  # settings that determine the length of an experiment
 
@@ -69,7 +67,7 @@ def write_joined(runs: Sequence[Run], folder: Path) -> Path:
         raise ValueError(f"{folder} is a run with a report of its own: choose another folder")
     table = _table(runs)
     make_folder(folder)
-    with replacing(folder / "table.parquet") as path:
+    with replacing(folder / "table.parquet", flush=False) as path:
         table.write_parquet(path)
     return _write(runs, table, folder)
 
@@ -99,7 +97,7 @@ def _table(runs: Sequence[Run]) -> pl.DataFrame:
 def _write(runs: Sequence[Run], table: pl.DataFrame, folder: Path, summary: Summary | None = None) -> Path:
     experiment, summary = str(table["experiment"][0]), summarise(table) if summary is None else summary
     pictures = {job: each for run in runs for job, each in run.pictures().items()}
-    drawings = _draw(panels(table, pictures), folder / "figures")
+    drawings = _draw(panels(table, pictures, summary), folder / "figures")
     seeds = {label(learner): sorted(table.filter(learner=learner)["seed"].unique()) for learner in summary}
     most = max(len(each) for each in seeds.values())
     saved = [run.saved for run in runs]
@@ -122,7 +120,7 @@ def _write(runs: Sequence[Run], table: pl.DataFrame, folder: Path, summary: Summ
         versions=_side_by_side([each.get("versions", {}) for each in saved]),
         commands=[_commands(run) for run in runs],
     )
-    with replacing(folder / "report.html") as path:
+    with replacing(folder / "report.html", flush=False) as path:
         path.write_text(page, encoding="utf-8")
     return folder / "report.html"
 

@@ -18,11 +18,12 @@ from polars.exceptions import PolarsError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from mesu.disk import UNREADABLE, digest_of, reason_of, replacing
+from mesu import disk
+from mesu.disk import UNREADABLE, check_file, digest_of, reason_of, replacing
 from mesu.lab.table import Row, read_rows
 
 KEPT = 2  # checkpoints of a trial on disk
-ASIDE = re.compile(r"\..+\.\d+")  # what `replacing` writes to: .name.process
+ASIDE = re.compile(r"\..+\.\d+")  # what earlier versions wrote to: .name.process
 
 
 class Checkpoint(NamedTuple):
@@ -66,11 +67,16 @@ def prune(folder: Path, newest: int) -> None:
             file.unlink(missing_ok=True)
 
 
-def newest(folder: Path, complain: Callable[[str], None]) -> Checkpoint | None:
-    """The newest whole checkpoint in a folder; damaged ones are named to `complain` and passed over."""
+def newest(
+    folder: Path, complain: Callable[[str], None], own: Callable[[list[Row]], bool] = lambda _: True
+) -> Checkpoint | None:
+    """The newest whole checkpoint in a folder with rows of one's `own`; others are named to `complain` and passed over."""
     for path in _files(folder):
         try:
-            return read(path)
+            found = read(path)
+            if not own(found.rows):
+                raise Damaged(f"the checkpoint {path} is of another learner or seed")
+            return found
         except Damaged as error:
             complain(str(error))
     return None
@@ -83,6 +89,7 @@ def read(path: Path) -> Checkpoint:
         Damaged: naming the file and what is wrong with it.
     """
     try:
+        check_file(path)
         description = json.loads(path.read_text())
         check = description.pop("check", None)  # the first ones written had none
         if check is not None and check != digest_of(json.dumps(description)):
@@ -95,6 +102,7 @@ def read(path: Path) -> Checkpoint:
         raise Damaged(f"the checkpoint {path} cannot be read ({reason_of(error)})") from error
     beside = path.with_suffix(".safetensors")
     try:
+        check_file(beside)
         data = beside.read_bytes()
         if digest_of(data) != expected:
             raise ValueError("its bytes are not those that were written")
@@ -116,6 +124,7 @@ def stages_in_name(path: Path) -> int:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove what processes left that were killed while they wrote."""
+    disk.remove_leftovers(folder)
     for path in folder.glob(".*"):
         if ASIDE.fullmatch(path.name):
             path.unlink(missing_ok=True)

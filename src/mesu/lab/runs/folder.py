@@ -15,6 +15,7 @@ finish, to the same table bit for bit.
 """
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -82,6 +83,21 @@ def new_folder(parent: Path, name: str) -> Path:
     while not _made(folder):
         folder, attempt = parent / f"{name}-{attempt}", attempt + 1
     return folder
+
+
+def refuse_ways_out(folder: Path) -> None:
+    """Refuse a folder in which something leads out of it, or is neither a file nor a folder: it may be somebody else's.
+
+    Raises:
+        ValueError: naming the first such thing.
+    """
+    inside = folder.resolve()
+    for parent, folders, files in os.walk(folder):
+        for path in (Path(parent) / name for name in (*folders, *files)):
+            if path.is_symlink() and not path.resolve().is_relative_to(inside):
+                raise ValueError(f"{path} is a link that leads out of the run: put what it leads to in its place")
+            if path.exists() and not path.is_dir() and not path.is_file():
+                raise ValueError(f"{path} is a device, a pipe, or the like: remove it")
 
 
 def make_folder(folder: Path) -> None:

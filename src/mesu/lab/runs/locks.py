@@ -1,8 +1,8 @@
 """One process at a time on a folder, and workers that end with the process that started them.
 
-Where only the main process of a run is killed (by a scheduler, by the system for lack of memory, by hand), its workers would go
-on learning and writing, at the same time as those of whoever resumes the run. And without `end_workers`, Ctrl-C in the main
-process would block on its workers.
+If only the main process of a run is killed (by a scheduler, by the system for lack of memory, by hand), its workers would go on
+learning and writing, at the same time as those of the process that resumes the run. And without `end_workers`, Ctrl-C in the
+main process would wait for its workers to finish.
 """
 
 import functools
@@ -26,14 +26,14 @@ PATIENCE = 60.0  # seconds that an ended worker may take to be gone; a fraction 
 
 @contextmanager
 def alone(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Hold a folder until the block or the process ends, however it ends. On file systems without locks, it does nothing.
+    """Lock a folder until the block or the process ends, however it ends. On file systems without locks, do nothing.
 
     Args:
-        folder: What to hold; nothing is written to it.
-        wait: Wait until another process lets go of it, instead of refusing.
+        folder: The folder to lock; nothing is written to it.
+        wait: Wait until another process releases it, instead of refusing.
 
     Raises:
-        ValueError: if another process holds it, and `wait` is false.
+        ValueError: if another process has locked it, and `wait` is false.
     """
     if fcntl is None:
         yield
@@ -53,7 +53,7 @@ def alone(folder: Path, wait: bool = False) -> Iterator[None]:
             pass
         yield
     finally:
-        os.close(handle)  # which lets go of it
+        os.close(handle)  # which releases the lock
 
 
 def end_workers() -> None:

@@ -1,4 +1,4 @@
-"""A run: an experiment's settings, a folder, and the table that comes of both. `mesu.lab.runs.folder` says what lies where."""
+"""A run: an experiment's settings, a folder, and the table that they produce. `mesu.lab.runs.folder` lists the files."""
 
 import json
 import time
@@ -13,11 +13,13 @@ from mesu.disk import replacing
 from mesu.lab.entry import Entry
 from mesu.lab.experiments import experiments
 from mesu.lab.runs.checkpoints import remove_leftovers
-from mesu.lab.runs.folder import RunFolder, new_folder
+from mesu.lab.runs.folder import RunFolder, new_folder, refuse_ways_out
 from mesu.lab.runs.locks import alone
-from mesu.lab.runs.settings import as_settings, read_saved, write_settings
-from mesu.lab.runs.tables import read_table, write_table
-from mesu.lab.runs.trials import Job, do_all, say
+from mesu.lab.runs.settings import as_settings, read_saved, refuse_mixing, write_settings
+from mesu.lab.runs.tables import hash_file, read_table, write_table
+from mesu.lab.runs.trials import Job, do_all, is_of, say
+
+MOST_SEEDS = 10_000
 
 
 class Run(RunFolder):
@@ -47,12 +49,13 @@ class Run(RunFolder):
         if not (folder / "settings.json").is_file():
             raise ValueError(f"{folder} is not a run: it has no settings.json")
         run = cls(folder)
-        _ = run.settings  # readable, or says why not
+        _ = run.jobs  # readable, or says why not
         return run
 
     @cached_property
     def saved(self) -> dict[str, Any]:
         """What settings.json holds: the experiment's name, its settings, the versions."""
+        refuse_ways_out(self.folder)
         return read_saved(self.folder / "settings.json")
 
     @cached_property
@@ -62,8 +65,16 @@ class Run(RunFolder):
 
     @cached_property
     def jobs(self) -> list[Job]:
-        """Every entry with every seed, in the table's order."""
-        return [(entry, seed) for entry in self.settings.entries for seed in range(self.settings.seeds)]
+        """Every entry with every seed, in the table's order.
+
+        Raises:
+            ValueError: if an entry's label could lead out of the folder, or there are too many seeds.
+        """
+        entries, seeds = self.settings.entries, self.settings.seeds
+        check_labels([entry.label for entry in entries])
+        if seeds > MOST_SEEDS:
+            raise ValueError(f"seeds must be at most {MOST_SEEDS:,}, got {seeds:,}")
+        return [(entry, seed) for entry in entries for seed in range(seeds)]
 
     def stages_done(self) -> int:
         """How many stages are finished, over all jobs: for progress."""
@@ -87,13 +98,16 @@ class Run(RunFolder):
         """Do what is not done yet, `workers` jobs at a time, and write the table.
 
         Raises:
-            ValueError: if `workers` is below 1, if one of them was killed, or if another process is at work on this run.
+            ValueError: if `workers` is below 1, if one of them was killed, if another process is at work on this run, or if
+                what is left to do would be done otherwise than the rest was.
         """
         check_workers(workers)
         with alone(self.folder):
             for folder in (self.folder, self.folder / "parts"):
                 remove_leftovers(folder)
+            refuse_mixing(self.saved, self.folder, begun=False)
             parts = {job: self._part_of(*job) for job in self.jobs}
+            refuse_mixing(self.saved, self.folder, begun=any(part is None for part in parts.values()))
             do_all(self, self.settings, [job for job, part in parts.items() if part is None], workers)
             tables = [
                 read_table(self.part(job[0].label, job[1])) if part is None else part for job, part in parts.items()
@@ -101,7 +115,7 @@ class Run(RunFolder):
             table = pl.concat(tables)
             write_table(self.folder / "table.parquet", table)
             times = {f"{entry.label}-{seed}": self.seconds(entry.label, seed) for entry, seed in self.jobs}
-            with replacing(self.folder / "times.json") as path:
+            with replacing(self.folder / "times.json", flush=False) as path:
                 path.write_text(json.dumps(times, indent=2) + "\n")
             return table
 
@@ -111,8 +125,13 @@ class Run(RunFolder):
         if not part.exists():
             return None
         try:
-            return read_table(part)
-        except ValueError as error:
+            if not hash_file(part).is_file():
+                raise ValueError(f"{part} has lost its SHA-256")
+            rows = read_table(part)
+            if not is_of(set(rows["learner"]), set(rows["seed"]), self.settings, entry.label, seed):
+                raise ValueError(f"{part} is of another learner or seed")
+            return rows
+        except (ValueError, pl.exceptions.ColumnNotFoundError) as error:
             say(f"{error}: it is made again")
             part.unlink()
             return None
@@ -121,7 +140,8 @@ class Run(RunFolder):
 def check_labels(labels: list[str]) -> None:
     """Refuse entries whose labels are the same, or cannot be names of files."""
     for label in labels:
-        if Path(label).name != label or "\\" in label or labels.count(label) > 1:
+        plain = Path(label).name == label and "\\" not in label and label.isprintable()
+        if not plain or labels.count(label) > 1:
             raise ValueError(
                 f"the entries of an experiment must have different labels that can be file names, got {label!r} in "
                 f"{', '.join(labels)}"

@@ -7,25 +7,58 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+import llvmlite.binding
 import numba
 import numpy as np
 import torch
 
-from mesu.disk import replacing
+from mesu.disk import digest_of, replacing
 from mesu.lab.experiments import experiments
 from mesu.version import __version__
 
+DECISIVE = ("mesu", "torch", "numpy", "numba", "machine", "processor")  # versions that the bits of a result depend on
+
 
 def write_settings(path: Path, settings: Any) -> None:
-    """Write what a run is to do."""
+    """Write the settings of a new run."""
     saved = {
         "experiment": settings.name,
         "module": experiments.origin(settings.name),
         "settings": asdict(settings),
         "versions": versions(),
     }
+    saved["sha256"] = digest_of_settings(saved)
     with replacing(path) as aside:
         aside.write_text(json.dumps(saved, indent=2) + "\n")
+
+
+def digest_of_settings(saved: dict[str, Any]) -> str:
+    """SHA-256 of what a run is to do."""
+    return digest_of(json.dumps([saved["experiment"], saved["settings"]], sort_keys=True))
+
+
+def refuse_mixing(saved: dict[str, Any], folder: Path, begun: bool) -> None:
+    """Refuse to go on with a run whose table would be of two kinds: with other settings, or another version or processor.
+
+    Args:
+        saved: What its settings.json holds. What it does not say, if an earlier version of mesu wrote it, is not compared.
+        folder: The run's.
+        begun: Whether something is left to do.
+
+    Raises:
+        ValueError: naming the first difference, and how to begin a new run.
+    """
+    new = f"`mesu run {saved['experiment']} --settings-file {folder / 'settings.json'}` begins a new run with these settings"
+    if saved.get("sha256", digest_of_settings(saved)) != digest_of_settings(saved):
+        raise ValueError(f"the settings in {folder} are not those that the run began with: {new}")
+    here = versions()
+    for name in DECISIVE if begun else ():
+        before = saved["versions"].get(name, here[name])
+        if before != here[name]:
+            raise ValueError(
+                f"{folder} began with {name} {str(before)!r}, and this is {name} {here[name]!r}, which may round otherwise, so "
+                f"one table would hold numbers of both: {new}"
+            )
 
 
 def read_saved(path: Path) -> dict[str, Any]:
@@ -38,8 +71,10 @@ def read_saved(path: Path) -> dict[str, Any]:
         saved = json.loads(path.read_text())
         if not isinstance(saved, dict) or not isinstance(saved.get("settings"), dict):
             raise ValueError("it holds no settings")
-        if not isinstance(saved.get("experiment"), str):
+        if not isinstance(saved.get("experiment"), str) or not saved["experiment"].isprintable():
             raise ValueError("it does not name its experiment")
+        if not isinstance(saved.setdefault("versions", {}), dict):
+            raise ValueError("it does not say with which versions it ran")
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     return saved
@@ -76,7 +111,7 @@ def as_settings(saved: dict[str, Any], folder: Path) -> Any:
 
 
 def versions() -> dict[str, str]:
-    """What the numbers were made with."""
+    """The versions of Python and of the packages that the numbers depend on."""
     return {
         "mesu": __version__,
         "python": platform.python_version(),
@@ -84,6 +119,7 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "numba": numba.__version__,
         "machine": platform.machine(),
+        "processor": llvmlite.binding.get_host_cpu_name(),
     }
 
 

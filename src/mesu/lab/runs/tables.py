@@ -6,12 +6,12 @@ from pathlib import Path
 
 import polars as pl
 
-from mesu.disk import replacing
+from mesu.disk import check_file, replacing
 from mesu.lab.table import with_index
 
 
 def write_table(path: Path, table: pl.DataFrame) -> None:
-    """Write a table and, before it, its SHA-256: damage to a number in it would not show otherwise."""
+    """Write a table and, before it, its SHA-256: otherwise nobody would notice a damaged number."""
     buffer = io.BytesIO()
     table.write_parquet(buffer)
     with replacing(hash_file(path)) as aside:
@@ -26,13 +26,28 @@ def read_table(path: Path) -> pl.DataFrame:
     Raises:
         ValueError: if it is damaged.
     """
+    try:
+        check_file(path)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
     data, beside = path.read_bytes(), hash_file(path)
     if beside.is_file() and beside.read_bytes()[:64] != hashlib.sha256(data).hexdigest().encode():
         raise ValueError(f"{path} is damaged: it is not what was written")
     try:
-        return with_index(pl.read_parquet(io.BytesIO(data)))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        table = with_index(pl.read_parquet(io.BytesIO(data)))
+        for name in ("experiment", "learner", "measure"):
+            _check_words(table, name)
+        return table
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def _check_words(table: pl.DataFrame, name: str) -> None:
+    """Refuse names with control characters, which a terminal would obey."""
+    if name in table.columns and table[name].dtype == pl.String:
+        for word in table[name].drop_nulls().unique():
+            if not word.isprintable():
+                raise ValueError(f"{word!r} is not the name of a {name}")
 
 
 def hash_file(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,16 +18,16 @@ from mesu.lab.experiments.trial import Illustrated
 from mesu.lab.runs import checkpoints
 from mesu.lab.runs.checkpoints import Checkpoint, remove_leftovers
 from mesu.lab.runs.folder import RunFolder, make_folder
-from mesu.lab.runs.locks import alone, end_with, end_workers
+from mesu.lab.runs.locks import EVERY, alone, end_with, end_workers
 from mesu.lab.runs.pictures import write_pictures
 from mesu.lab.runs.tables import write_table
-from mesu.lab.table import as_table
+from mesu.lab.table import Row, as_table
 
 Job = tuple[Entry, int]  # an entry and a seed
 
 
 def do_all(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int) -> None:
-    """Do these jobs, `workers` at a time; each leaves its part.
+    """Do these jobs, `workers` at a time; each writes its part of the table.
 
     Raises:
         ValueError: if a worker was killed.
@@ -39,21 +40,49 @@ def do_all(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int) -> 
             for entry, seed in jobs:
                 do_trial(run, settings, entry, seed)
     elif jobs:
-        before = sys.exception()  # an exception that the caller was already handling
+        failure = _in_workers(run, settings, jobs, workers)
+        if interrupted(failure):
+            raise KeyboardInterrupt from failure
+        if isinstance(failure, TerminatedWorkerError):
+            raise ValueError(
+                "a worker process was killed, perhaps for lack of memory: "
+                f"`mesu resume {run.folder} --workers 1` goes on"
+            ) from failure
+        if failure is not None:
+            raise failure
+
+
+def _in_workers(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int) -> BaseException | None:
+    """Do these jobs in worker processes. Returns why they failed, if they did; the workers have been ended then.
+
+    joblib runs in a thread of its own, where Ctrl-C does not interrupt it: if it were interrupted while it starts a worker,
+    the worker would run, but not be in any list, so that `end_workers` could not end it.
+    """
+    do = joblib.delayed(_do_in_worker)
+    failures: list[BaseException] = []
+
+    def dispatch() -> None:
         try:
-            do = joblib.delayed(_do_in_worker)
             # the settings travel with the job: to unpickle them, a worker imports the module that registers the experiment
             joblib.Parallel(workers, backend="loky")(do(os.getpid(), run, settings, *job) for job in jobs)
         except BaseException as error:
-            end_workers()  # joblib would wait for them
-            if interrupted(error, before):
-                raise KeyboardInterrupt from error
-            if isinstance(error, TerminatedWorkerError):
-                raise ValueError(
-                    "a worker process was killed, perhaps for lack of memory: "
-                    f"`mesu resume {run.folder} --workers 1` goes on"
-                ) from error
-            raise
+            failures.append(error)
+
+    thread = threading.Thread(target=dispatch, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(EVERY)  # without a limit, Windows would not let Ctrl-C through
+    except BaseException:
+        while thread.is_alive():  # it may be about to start another worker
+            end_workers()
+            thread.join(0.05)
+        end_workers()
+        raise
+    if not failures:
+        return None
+    end_workers()
+    return failures[0]
 
 
 def do_trial(run: RunFolder, settings: Any, entry: Entry, seed: int) -> None:
@@ -70,7 +99,11 @@ def learn(run: RunFolder, settings: Any, trial: Any, label: str, seed: int) -> N
     own = run.checkpoint_folder(label, seed)
     remove_leftovers(own)
     complaints: list[str] = []
-    done = checkpoints.newest(own, complaints.append) or Checkpoint(0, [], {})
+
+    def of_this_trial(rows: list[Row]) -> bool:
+        return is_of({row.learner for row in rows}, {row.seed for row in rows}, settings, label, seed)
+
+    done = checkpoints.newest(own, complaints.append, of_this_trial) or Checkpoint(0, [], {})
     for complaint in complaints:
         say(complaint)
     if complaints:
@@ -88,15 +121,21 @@ def learn(run: RunFolder, settings: Any, trial: Any, label: str, seed: int) -> N
         checkpoints.write(own, done)
     if isinstance(trial, Illustrated):  # before the part, whose rows refer to them
         write_pictures(run.picture_folder(label, seed), trial.pictures(done.rows))
-    with replacing(run.part(label, seed).with_suffix(".seconds")) as path:
+    with replacing(run.part(label, seed).with_suffix(".seconds"), flush=False) as path:
         path.write_text(f"{done.seconds:.3f}\n")
     write_table(run.part(label, seed), as_table(done.rows))
 
 
+def is_of(learners: set[str], seeds: set[int], settings: Any, label: str, seed: int) -> bool:
+    """Whether rows with these learners and seeds can be of one trial: a file may have been moved there from another."""
+    others = {entry.label for entry in settings.entries} - {label}
+    return not learners & others and not seeds & (set(range(settings.seeds)) - {seed})
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread for torch: trials run side by side, where more threads only wait for each other, and so that a sum is
-    the same whoever computes it.
+    """Let torch use one thread: trials run side by side, so more threads would only wait for each other, and the order of
+    additions in a sum would depend on their number.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -106,9 +145,9 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def interrupted(error: BaseException | None, before: BaseException | None) -> bool:
-    """Whether an error is a stop from the keyboard, or was caused by one; the error `before` and its causes do not count."""
-    while error not in (None, before):
+def interrupted(error: BaseException | None) -> bool:
+    """Whether an error is a stop from the keyboard, or was caused by one."""
+    while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True
         error = error.__cause__ or error.__context__
@@ -116,7 +155,7 @@ def interrupted(error: BaseException | None, before: BaseException | None) -> bo
 
 
 def say(text: str) -> None:
-    """Tell whoever watches the run."""
+    """Print a message for the user."""
     print(f"mesu: {text}", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Photographs that a learner is most sure of and those that it doubts most: as the paper's Fig. 2 shows some."""
+"""Panels of the photographs that a learner is most and least certain of, as in the paper's Fig. 2."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -14,7 +14,7 @@ from mesu.lab.drawing.panels import Panel
 from mesu.lab.drawing.style import FAINT, GRID, label
 from mesu.lab.experiments.animals.experiment import EXAMPLES
 from mesu.lab.experiments.animals.figures import kind_of_doubt, shown_learners
-from mesu.lab.table import summarise
+from mesu.lab.table import Summary
 
 Pictures = Mapping[str, Mapping[str, np.ndarray]]  # by learner and seed, then by name: what `Run.pictures` gives
 
@@ -27,7 +27,7 @@ TITLE = 0.27  # inches
 
 
 class Example(NamedTuple):
-    """One photograph and what the learner made of it."""
+    """One photograph and the learner's answer."""
 
     picture: np.ndarray | None
     species: str  # none of a whale
@@ -36,10 +36,10 @@ class Example(NamedTuple):
     doubt: str
 
 
-def example_panels(table: pl.DataFrame, pictures: Pictures) -> list[Panel]:
+def example_panels(table: pl.DataFrame, pictures: Pictures, summary: Summary) -> list[Panel]:
     """A panel for each learner shown that has pictures."""
     panels = []
-    for learner in shown_learners(summarise(table)):
+    for learner in shown_learners(summary):
         own = table.filter(pl.col("measure").str.starts_with("example_"), learner=learner)
         if own.is_empty() or not (known := pictures.get(f"{learner}-{own['seed'].min()}")):
             continue

@@ -1,7 +1,7 @@
 """Animals (Fig. 2): five families, and in every task a new species of each; features of photographs, one at a time.
 
-A network learns bears, cats, poultry, wild birds and cattle from one species each, then from others: the families stay, what
-they look like changes, and nobody says when. Whales, of no family, should make it doubt.
+A network learns bears, cats, poultry, wild birds and cattle from one species of each family, then from others. The families
+stay the same, their looks change, and the network is not told when. Whales, which belong to no family, should be uncertain.
 """
 
 from collections.abc import Iterator, Sequence
@@ -133,7 +133,7 @@ class AnimalsTrial(LearnerTrial):
         self.row = partial(Row, settings.name, entry.label, self.draw)
 
     def stage(self, index: int) -> Iterator[Row]:
-        """Learn one task, then test all four, met or not, and the doubt about animals and whales."""
+        """Learn one task, then test all four, learned or not, and measure the uncertainty on animals and on whales."""
         settings, task = self.settings, self.stream[index]
         for epoch in range(settings.epochs):
             self.model.learn(*shuffled(task, self.draw, epoch))
@@ -161,7 +161,7 @@ class AnimalsTrial(LearnerTrial):
                             yield row(None, "example_animal_species", float(self.data.test_y[place]), place)
 
     def pictures(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
-        """The photographs that are examples: animal-17 is that of row 17 of those to test, whale-3 of row 3 of the whales."""
+        """The photographs of the examples: animal-17 is row 17 of the test set, whale-3 is row 3 of the whales."""
         photographs = {"animal": self.data.test_pictures, "whale": self.data.ood_pictures}
         return {
             f"{name}-{row.index}": of_these[row.index]
@@ -209,7 +209,7 @@ def shuffled(task: Task, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def example_weight(settings: AnimalFamilies, species: np.ndarray) -> float:
-    """How much a showing counts, so that photographs of these species count once on average, however often they are shown."""
+    """The weight of a showing, so that photographs of these species count once on average, however often they are shown."""
     each = np.unique(species, return_counts=True)[1]
     return float(np.minimum(each, settings.photographs).sum() / (len(each) * settings.photographs * settings.epochs))
 

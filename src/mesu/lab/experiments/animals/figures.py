@@ -1,4 +1,4 @@
-"""The panels of the animals: the paper's Fig. 2 (c to f), and what SGD's rate and MESU's start have to do with it."""
+"""The panels of the animals: the paper's Fig. 2 (c to f), and how SGD's rate and MESU's start change the result."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -20,7 +20,7 @@ from mesu.lab.drawing.panels import (
 from mesu.lab.drawing.style import FAINT, INK, colour, label, line_style, rate, short_number, start
 from mesu.lab.entry import Entry
 from mesu.lab.experiments.animals.experiment import EDGES
-from mesu.lab.table import accuracy_matrix, summarise
+from mesu.lab.table import Summary, accuracy_matrix
 
 TASKS = (
     "#D55E00",
@@ -31,9 +31,8 @@ TASKS = (
 LEAD_TICKS = (0.01, 0.1)
 
 
-def animal_panels(table: pl.DataFrame) -> list[Panel]:
-    """Both numbers of every learner, then its four tasks and its doubt, then what the free settings do."""
-    summary = summarise(table)
+def animal_panels(table: pl.DataFrame, summary: Summary) -> list[Panel]:
+    """Accuracy and AUROC of every learner, then its four tasks and its uncertainty, then the effect of the free settings."""
     high = 0.8 + 0.26 * len(summary)
     panels = [
         Panel(
@@ -141,7 +140,7 @@ def _doubt(axes: Axes, inside: np.ndarray, outside: np.ndarray) -> None:
 
 
 def _duels(table: pl.DataFrame, summary: Mapping) -> list[Panel]:
-    """Every other learner less SGD at its best rate, draw by draw: a mean does not say how often one is above."""
+    """Every other learner minus SGD at its best rate, draw by draw: a mean does not tell how often a learner is better."""
     rivals = [learner for learner in summary if rate(learner) is not None]
     best = max(rivals, key=lambda name: summary[name]["all_tasks_accuracy"]["mean"], default=None)
     panels = []

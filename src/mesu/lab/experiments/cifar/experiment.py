@@ -27,10 +27,11 @@ LEARNERS = ("mesu", "mesu-exact", "ewc", "ewc-online", "si", "adam")
 
 SMOKE = {"images": 400, "epochs": 1, "splits": (1,), "width": 4, "batch": 100, "samples": 2, "test_samples": 2}
 # As many images a class and as many epochs as ten of the paper's eleven tasks have. In split-cifar10 the first task makes up
-# half of all updates, as the paper's does; in cifar that would double the run. Small batches, since steps count more than
-# what is in them, and half the channels. MESU has three tenths of the paper's start, which is quieter, in a trust region that
-# is wider by as much and at rates to match; its memory is longer than the run: from a start that narrow, forgetting widens
-# what evidence has not yet narrowed. One sample of twenty images says little of sigma: no sigma may grow beyond its start.
+# half of all updates, as the paper's does; in cifar that would double the run. Batches are small, since the number of steps
+# matters more than the size of a batch, and there are half the channels. MESU's first sigmas are three tenths of the paper's,
+# for less noise; the trust region is wider by the same factor, and the rates match. Its memory is longer than the run: from
+# such small sigmas, forgetting would widen those that evidence has not narrowed yet. One sample of twenty images says little
+# about sigma, so no sigma may grow beyond its start.
 SMALL_EACH = 500  # images of a class, about: the first of a task are taken as they come
 SMALL = {
     "splits": (1, 16),
@@ -113,7 +114,7 @@ class Convolutional:
 
     @property
     def stages(self) -> int:
-        """One for as many images as a whole task has, so that all numbers of splits have as many."""
+        """One for every task's worth of images, so that there are as many stages whatever the number of splits."""
         return self.epochs * self.tasks
 
     def check(self) -> None:
@@ -192,16 +193,16 @@ class ConvolutionalTrial:
         self.updates = torch.zeros((), dtype=torch.int64)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """The learner's, and how many updates it has made."""
+        """The learner's tensors, and how many updates it has made."""
         return {**self.model.tensors(), "updates": self.updates.clone()}
 
     def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Give everything back."""
+        """Restore the learner and the number of updates."""
         self.updates = tensors["updates"].clone()
         self.model.restore({name: value for name, value in tensors.items() if name != "updates"})
 
     def stage(self, index: int) -> Iterator[Row]:
-        """Learn some epochs of slices; where a slice ends, tell who asks, and test."""
+        """Learn some epochs of slices; where a slice ends, tell learners that need boundaries, and test."""
         torch.manual_seed(
             hash((self.seed, index)) % 2**63
         )  # of dropout, so that a stage does not depend on how it came to be
@@ -233,11 +234,11 @@ class ConvolutionalTrial:
             self.model.optimizer.inner.state.clear()  # Adam starts anew after every task, as in the published run
 
     def train(self, mode: bool) -> None:
-        """Dropout on or off."""
+        """Switch dropout on or off."""
         self.model.net.train(mode)
 
     def test(self, piece: int, task: Task) -> Iterator[Row]:
-        """After a slice, its task, and of uncut tasks all so far; at the end, all."""
+        """Test after a slice: its own task or, if tasks are not cut, all tasks so far; at the end, all tasks."""
         whole = self.stream.stream
         row = partial(self.row, int(self.updates), piece)
         last = piece == len(self.stream) - 1
@@ -254,7 +255,7 @@ class ConvolutionalTrial:
 
 
 def check_device(name: str) -> None:
-    """Refuse a device that torch does not know, or that holds no numbers here.
+    """Refuse a device that torch does not know, or that cannot be used on this machine.
 
     Raises:
         ValueError: if it is one.

@@ -8,11 +8,12 @@ from mesu.lab.drawing.panels import Panel, diamonds, percent_axis, plain_log, wh
 from mesu.lab.drawing.style import colour, label, line_style
 from mesu.lab.entry import Entry
 from mesu.lab.paper import paper_number
+from mesu.lab.table import Summary
 
 MEAN, TASK = "mean_accuracy", "task_accuracy"
 
 
-def cifar_panels(table: pl.DataFrame) -> list[Panel]:
+def cifar_panels(table: pl.DataFrame, _: Summary) -> list[Panel]:
     """The mean by the number of splits, every task at the end for each number, and how tasks fared on the way."""
     experiment = str(table["experiment"][0])
     entries = [Entry.read(label) for label in table["learner"].unique(maintain_order=True)]
@@ -82,7 +83,7 @@ def _way(table: pl.DataFrame, entry: str) -> tuple[np.ndarray, np.ndarray]:
     own = table.filter(learner=entry, measure=TASK)
     tasks = int(own["on_task"].max()) + 1  # type: ignore[arg-type]
     own = own.filter(pl.col("on_task") == pl.col("after_task") % tasks)
-    # tasks differ in how hard they are: one by one they would hide how a learner comes along
+    # some tasks are harder than others: task by task, that would hide the progress of a learner
     together = tasks if int(own["after_task"].max()) >= tasks else 1  # type: ignore[arg-type]
     turn = (pl.col("after_task") // together).alias("turn")
     mean = own.group_by(turn).agg(pl.col("step").max(), pl.col("value").mean()).sort("turn")

@@ -1,11 +1,11 @@
-"""Sigma over time (Proposition 5): single weights of a linear regression, whose curvature is known, finite and infinite memory.
+"""Sigma over time (Proposition 5): single weights of a linear regression with known curvature, for several memories.
 
 With curvature H of one update's loss, prior sigma_p and gamma = lr_std / 2, the paper derives
 
     sigma(t) = sigma_0 e^(gamma t/N) / sqrt(1 + N sigma_0^2 (H + 1/(N sigma_p^2)) (e^(2 gamma t/N) - 1))
 
 which for N = infinity is sigma_0 / sqrt(1 + 2 gamma t sigma_0^2 H). Here the inputs have different scales, so that each weight
-has its own H = E[x^2] / noise^2, and sigma is watched as the network learns one example at a time.
+has its own H = E[x^2] / noise^2, and sigma is recorded while the network learns one example at a time.
 """
 
 from collections.abc import Iterator

@@ -7,12 +7,13 @@ from matplotlib.ticker import NullFormatter
 
 from mesu.lab.drawing.panels import Panel, plain_log
 from mesu.lab.drawing.style import INK, label, short_number
+from mesu.lab.table import Summary
 
 # one for each weight: curvature from low to high, told apart by colour-blind readers too
 WEIGHTS = ("#56B4E9", "#0072B2", "#CC79A7", "#D55E00", "#009E73", "#E69F00")
 
 
-def dynamics_panels(table: pl.DataFrame) -> list[Panel]:
+def dynamics_panels(table: pl.DataFrame, _: Summary) -> list[Panel]:
     """One panel for each memory."""
     panels = []
     for learner in table["learner"].unique(maintain_order=True):

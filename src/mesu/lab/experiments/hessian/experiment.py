@@ -147,7 +147,7 @@ class HessianTrial(LearnerTrial):
         return total * (batch / draws)
 
     def resolution(self, step: int) -> float:
-        """The smallest Hessian that a learner can tell: below it, the start or the prior outweighs all evidence."""
+        """The smallest Hessian that a learner can estimate: below it, the start or the prior outweighs the evidence."""
         if self.learner == "mesu":
             return self.settings.prior_std**-2 / self.settings.memory
         if self.learner == "foo-vb":
@@ -161,7 +161,7 @@ class HessianTrial(LearnerTrial):
         return first, last
 
     def estimate(self, step: int) -> np.ndarray:
-        """The learner's own idea of the curvature of the last layer's weights."""
+        """The learner's own estimate of the curvature of the last layer's weights."""
         if isinstance(self.model, BayesianLearner):
             precision = list(self.model.net.pairs())[-1].std.detach().double().numpy() ** -2
             if self.learner == "foo-vb":

@@ -8,11 +8,12 @@ from matplotlib.ticker import NullFormatter
 from mesu.lab.drawing.panels import Panel, diamonds, plain_log
 from mesu.lab.drawing.style import FAINT, colour, label, line_style, short_number
 from mesu.lab.paper import paper_number
+from mesu.lab.table import Summary
 
 SHOWN = 1e-6  # of the largest: what is smaller still is left out, or it would fill the picture
 
 
-def hessian_panels(table: pl.DataFrame) -> list[Panel]:
+def hessian_panels(table: pl.DataFrame, _: Summary) -> list[Panel]:
     """The correlation over time, then a cloud of weights for each learner at the end."""
     learners = list(table["learner"].unique(maintain_order=True))
     last = int(table["step"].max())  # type: ignore[arg-type]

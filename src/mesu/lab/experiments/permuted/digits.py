@@ -1,7 +1,7 @@
 """Permuted digits: the paper's Fig. 3 in a minute, on data that ships with scikit-learn.
 
 A small network meets the 8 x 8 digits again and again, each time with the pixels shuffled in a new way, one example at
-a time. Networks that forget nothing fill up and stop learning; networks that forget everything lose the last tasks.
+a time. Networks that forget nothing stop learning after a while; networks that forget everything lose the last tasks.
 
 The defaults are each learner's best of sixteen by the accuracy on the last five tasks, mean over the stream, on seeds 10 to 12,
 which the runs do not use (`benchmarks/demo_settings.py`). FOO-VB has nothing to choose. Width and number of tasks were settled

@@ -1,4 +1,4 @@
-"""The panels of a permuted stream: the paper's Fig. 3, its letters, then the means along the stream and the study of N."""
+"""The panels of a permuted stream: those of the paper's Fig. 3, then the means along the stream and the study of N."""
 
 import numpy as np
 import polars as pl
@@ -20,16 +20,16 @@ from mesu.lab.drawing.panels import (
 from mesu.lab.drawing.style import ENDLESS, INK, colour, memory
 from mesu.lab.experiments.permuted.shared import WINDOW
 from mesu.lab.paper import PERMUTED_MNIST, PERMUTED_MNIST_ALL_TASKS
-from mesu.lab.table import accuracy_matrix, summarise
+from mesu.lab.table import Summary, accuracy_matrix
 from mesu.measures import window_accuracy
 
 PAPERS = "paper"
 DIAMONDS = " Diamonds: the paper, after 200 tasks."
 
 
-def permuted_panels(table: pl.DataFrame) -> list[Panel]:
+def permuted_panels(table: pl.DataFrame, summary: Summary) -> list[Panel]:
     """Seven panels, and an eighth where MESU ran with several memories."""
-    experiment, summary = str(table["experiment"][0]), summarise(table)
+    experiment = str(table["experiment"][0])
     matrices = {
         learner: np.array([accuracy_matrix(table, learner, seed) for seed in _seeds(table, learner)])
         for learner in summary

@@ -147,7 +147,7 @@ class PermutedTrial(LearnerTrial):
         self.row = partial(Row, settings.name, entry.label, seed)
 
     def stage(self, index: int) -> Iterator[Row]:
-        """Learn one task, then test the last five, the newest's uncertainty, and now and then all tasks so far."""
+        """Learn one task, then test the last five, the uncertainty on the newest and, every few tasks, all tasks so far."""
         settings, task = self.settings, self.stream[index]
         x, y = task.x_train, task.y_train
         for _ in range(settings.epochs):

@@ -1,7 +1,7 @@
-"""Vanishing uncertainty (Fig. 4): MNIST for 1,000 epochs. Networks that never forget grow sure of all they see, clothes too.
+"""Vanishing uncertainty (Fig. 4): MNIST for 1,000 epochs. Networks that never forget become certain even of clothes.
 
-The outliers are digits with their pixels shuffled, as the paper's text says, and clothes, as its caption does. AUROC is by
-ranks, and once more by a few thresholds: the paper's numbers come out only so.
+The outliers are digits with shuffled pixels, as in the paper's text, and clothes, as in its caption. AUROC is computed from
+ranks, and a second time from a few thresholds: only the second agrees with the paper's numbers.
 """
 
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ class VanishingTrial(LearnerTrial):
         self.row = partial(Row, settings.name, entry.label, seed)
 
     def stage(self, index: int) -> Iterator[Row]:
-        """Learn some epochs, then measure accuracy, the telling of outliers, and the mean sigma."""
+        """Learn some epochs, then measure accuracy, AUROC on outliers, and the mean sigma."""
         settings = self.settings
         first = index * settings.epochs_per_stage
         task = self.stream[first]

@@ -18,6 +18,7 @@ from mesu.lab.drawing.panels import (
 )
 from mesu.lab.drawing.style import INK, colour
 from mesu.lab.paper import paper_number
+from mesu.lab.table import Summary
 
 EPOCH = 60_000  # updates
 PAPERS = " Diamonds: the paper, after 1,000 epochs."
@@ -41,7 +42,7 @@ KINDS = {  # of measures: title and caption
 }
 
 
-def vanishing_panels(table: pl.DataFrame) -> list[Panel]:
+def vanishing_panels(table: pl.DataFrame, _: Summary) -> list[Panel]:
     """AUROC of both kinds, mean sigma and accuracy along the way."""
     panels = []
     for measure, (title, caption) in KINDS.items():
@@ -76,7 +77,7 @@ def _draw(axes: Axes, curves: list[Curve], measure: str) -> None:
     lines(axes, curves)
     papers = {curve.learner: paper_number("vanishing", curve.learner, measure) for curve in curves}
     for learner, value in papers.items():
-        if value is not None:  # beyond the right end, for it is after more epochs than most runs have
+        if value is not None:  # beyond the right end, since the paper's number is after more epochs than most runs have
             diamonds(axes, 1.03, value, edge=colour(learner), transform=axes.get_yaxis_transform())
     if any(value is not None for value in papers.values()):
         diamonds(axes, [], [], "paper, after 1,000 epochs")
