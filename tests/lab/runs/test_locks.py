@@ -19,7 +19,7 @@ def test_workers_are_ended_whatever_they_do():
     # processes without an executor, which would end them too, in its own way, as soon as it sees that one is lost
     context = loky.backend.get_context("loky")
     workers = [context.Process(target=time.sleep, args=(600,)) for _ in range(2)]
-    other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))  # not joblib's
+    other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))  # not loky's
     for process in (*workers, other):
         process.start()
     try:

@@ -11,7 +11,6 @@ import threading
 import time
 from dataclasses import replace
 
-import joblib.externals.loky as loky
 import numpy as np
 import polars as pl
 import pytest
@@ -223,11 +222,10 @@ def on_start(monkeypatch):
     def on_start(act):
         def forked(command, *rest, **more):
             process = fork(command, *rest, **more)
-            if "--process-name" in command:  # and not of the process that counts joblib's files
+            if "--process-name" in command:  # and not of the process that counts loky's semaphores
                 act(process)
             return process
 
-        loky.get_reusable_executor().shutdown(kill_workers=True)  # which another test may have left
         monkeypatch.setattr(forking, "fork_exec", forked)
 
     return on_start
@@ -263,7 +261,7 @@ def test_what_came_of_an_interrupt_is_one():
 
 
 def test_an_exception_that_the_caller_was_handling_does_not_make_a_failure_a_stop(tmp_path, monkeypatch):
-    monkeypatch.setattr(trials.joblib, "Parallel", lambda *_, **__: (_ for _ in ()).throw(OSError("broken")))
+    monkeypatch.setattr(trials.loky, "ProcessPoolExecutor", lambda *_, **__: (_ for _ in ()).throw(OSError("broken")))
     run = Run.create(replace(TINY, learners=("sgd", "si")), tmp_path)
     try:
         raise KeyboardInterrupt

@@ -61,7 +61,7 @@ def end_workers() -> None:
 
     What they have done is on disk.
     """
-    # joblib's only: a program that runs experiments may have others
+    # loky's only: a program that runs experiments may have others
     workers = [child for child in multiprocessing.active_children() if "loky" in type(child).__module__]
     for worker in workers:
         worker.terminate()

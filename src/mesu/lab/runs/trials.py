@@ -5,11 +5,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import as_completed
 from contextlib import contextmanager
 from typing import Any
 
-import joblib
 import torch
+from joblib.externals import loky
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from mesu.disk import replacing
@@ -24,6 +25,10 @@ from mesu.lab.runs.tables import write_table
 from mesu.lab.table import Row, as_table
 
 Job = tuple[Entry, int]  # an entry and a seed
+# Libraries read how many threads to use when they are loaded; see `one_thread`
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMBA", "NUMEXPR")} | {
+    "VECLIB_MAXIMUM_THREADS": "1"
+}
 
 
 def do_all(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int) -> None:
@@ -55,16 +60,26 @@ def do_all(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int) -> 
 def _in_workers(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int) -> BaseException | None:
     """Do these jobs in worker processes. Returns why they failed, if they did; the workers have been ended then.
 
-    joblib runs in a thread of its own, where Ctrl-C does not interrupt it: if it were interrupted while it starts a worker,
-    the worker would run, but not be in any list, so that `end_workers` could not end it.
+    The workers are started in a thread of its own, where Ctrl-C does not interrupt it: if it were interrupted while it starts
+    a worker, the worker would run, but not be in any list, so that `end_workers` could not end it.
+
+    They are loky's, without `joblib.Parallel` around them: that shares large arrays through a folder, which is not needed here,
+    and after Ctrl-C it could remove the folder twice, which prints a traceback.
     """
-    do = joblib.delayed(_do_in_worker)
     failures: list[BaseException] = []
 
     def dispatch() -> None:
         try:
-            # the settings travel with the job: to unpickle them, a worker imports the module that registers the experiment
-            joblib.Parallel(workers, backend="loky")(do(os.getpid(), run, settings, *job) for job in jobs)
+            pool = loky.ProcessPoolExecutor(workers, env=ONE_THREAD)
+            try:
+                # the settings travel with the job: to unpickle them, a worker imports the module that registers the experiment
+                done = [pool.submit(_do_in_worker, os.getpid(), run, settings, *job) for job in jobs]
+                for job in as_completed(done):
+                    job.result()
+            except BaseException:
+                pool.shutdown(kill_workers=True)
+                raise
+            pool.shutdown()
         except BaseException as error:
             failures.append(error)
 
