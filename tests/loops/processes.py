@@ -9,8 +9,8 @@ from pathlib import Path
 
 # Seconds: far more than any of these programs takes, on a busy machine too. Only one that hangs is ended.
 LONGEST = 20 * 60
-# A thread of gloo's that asks for Python's lock while the interpreter is being taken down ends the process with an error (Python
-# 3.11 stops such threads, which C++ takes for a fatal error). Programs that have come to their end go without that.
+# End a finished program without taking the interpreter down: Python 3.11 stops a thread that asks for its lock then, and in
+# a thread of gloo's, C++ takes that for a fatal error.
 END = """
 import os, sys
 sys.stdout.flush()

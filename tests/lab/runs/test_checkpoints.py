@@ -31,6 +31,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(stopped, damag
         DAMAGE[damage](newest)
     assert again(folder).equals(table)
     err = capfd.readouterr().err
+    if damage == "missing" and kind == "json":  # as after a kill between the two files, which is nothing to complain of
+        assert "mesu:" not in err
+        return
     assert str(newest.with_suffix(".json") if damage == "a digit" else newest) in err
     assert "mesu with seed 0 goes on after 2 of 3 tasks" in err
     assert "Traceback" not in err
@@ -138,6 +141,14 @@ def test_only_two_checkpoints_stay_and_what_killed_writers_left_goes(tmp_path):
     checkpoints.write(tmp_path, Checkpoint(9_999, rows, tensors))
     checkpoints.write(tmp_path, Checkpoint(10_000, rows, tensors))
     assert checkpoints.newest(tmp_path, pytest.fail).stages == 10_000
+
+
+def test_tensors_without_their_json_are_passed_over_in_silence(tmp_path):
+    rows = [Row("e", "mesu", 0, 0, 0, None, "m", 0.5)]
+    for stages in (1, 2):
+        checkpoints.write(tmp_path, Checkpoint(stages, rows, {"w": torch.zeros(2)}))
+    (tmp_path / "after-0002.json").unlink()  # killed between the two files
+    assert checkpoints.newest(tmp_path, pytest.fail).stages == 1
 
 
 def test_a_checkpoint_is_read_as_it_was_written(tmp_path):

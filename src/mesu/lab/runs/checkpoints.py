@@ -9,6 +9,7 @@ Loading one never runs code.
 """
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -70,8 +71,13 @@ def prune(folder: Path, newest: int) -> None:
 def newest(
     folder: Path, complain: Callable[[str], None], own: Callable[[list[Row]], bool] = lambda _: True
 ) -> Checkpoint | None:
-    """The newest whole checkpoint in a folder with rows of one's `own`; others are named to `complain` and passed over."""
+    """The newest whole checkpoint in a folder with rows of one's `own`; others are named to `complain` and passed over.
+
+    Tensors without their JSON are passed over in silence: they are what is left when a process is killed between the two.
+    """
     for path in _files(folder):
+        if not os.path.lexists(path):
+            continue
         try:
             found = read(path)
             if not own(found.rows):
