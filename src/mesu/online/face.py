@@ -1,4 +1,4 @@
-"""What the scikit-learn and the River classes share: saving, the memory report, and the snapshot that predicts."""
+"""What the scikit-learn and the River classes share: settings, saving, the memory report, and the snapshot that predicts."""
 
 from os import PathLike
 from typing import Any
@@ -6,11 +6,22 @@ from typing import Any
 from mesu.memory import MemoryReport
 from mesu.online.files import save
 from mesu.online.memory_report import report
+from mesu.online.settings import Settings
 from mesu.online.snapshot import Snapshot
 
 
 class Face:
     """A class for users, around an `OnlineModel`."""
+
+    # parameters, as the user gave them
+    hidden: Any
+    memory: Any
+    prior_std: Any
+    samples: Any
+    predict_samples: Any
+    standardise: Any
+    init_scale: Any
+    estimator: Any
 
     _regression: bool
     _saved_as: str  # what a file calls the class
@@ -23,6 +34,22 @@ class Face:
     def save(self, path: str | PathLike) -> None:
         """Write the model to one file, which `mesu.load` reads."""
         save(self, path)
+
+    def _asked(self, seed: Any, allow_missing: bool = False) -> Settings:
+        """The settings that the parameters ask for, checked."""
+        return Settings.of(
+            hidden=self.hidden,
+            memory=self.memory,
+            prior_std=self.prior_std,
+            samples=self.samples,
+            predict_samples=self.predict_samples,
+            init_scale=self.init_scale,
+            standardise=self.standardise,
+            regression=self._regression,
+            seed=seed,
+            estimator=self.estimator,
+            allow_missing=allow_missing,
+        )
 
     def _learned(self) -> Snapshot:
         """The snapshot to read, or an error if nothing has been learned yet."""

@@ -51,18 +51,8 @@ class StreamModel(Face, base.Estimator):
         self.seed = seed
         self.init_scale = init_scale
         self.estimator = estimator
-        self._settings = Settings.of(
-            hidden=self.hidden,
-            memory=memory,
-            prior_std=prior_std,
-            samples=samples,
-            predict_samples=predict_samples,
-            init_scale=init_scale,
-            standardise=standardise,
-            regression=self._regression,
-            seed=int(np.random.default_rng().integers(2**31)) if seed is None else seed,
-            allow_missing=True,
-            estimator=estimator,
+        self._settings = self._asked(
+            int(np.random.default_rng().integers(2**31)) if seed is None else seed, allow_missing=True
         )
         # Every feature's column. The dict is replaced, never changed, and before the snapshot with the new columns is in place:
         # a snapshot's columns are the first ones of it.

@@ -20,7 +20,7 @@ from mesu.online.face import Face
 from mesu.online.growth import check_labels
 from mesu.online.locks import lock_of
 from mesu.online.model import OnlineModel
-from mesu.online.settings import FIRST_VERSION, Settings
+from mesu.online.settings import FIRST_VERSION
 from mesu.online.snapshot import Snapshot
 from mesu.posterior.results import Uncertainty
 from mesu.rules.checks import whole
@@ -83,7 +83,7 @@ class StreamEstimator(Face, BaseEstimator):
     def _unchanged(self) -> Snapshot:
         """The snapshot to continue from. Refuses parameters that were changed and take effect only at a new start."""
         now = self._learned()
-        now.settings.must_equal(self._settings(now.settings.seed), "call fit to begin anew with it")
+        now.settings.must_equal(self._asked(now.settings.seed), "call fit to begin anew with it")
         return now
 
     def _kept(self) -> tuple[Snapshot, dict[str, Any], Any]:
@@ -134,21 +134,7 @@ class StreamEstimator(Face, BaseEstimator):
         return self
 
     def _begin(self, inputs: int, random: np.random.RandomState) -> OnlineModel:
-        return OnlineModel(self._settings(int(random.randint(2**31 - 1))), inputs)
-
-    def _settings(self, seed: int) -> Settings:
-        return Settings.of(
-            hidden=self.hidden,
-            memory=self.memory,
-            prior_std=self.prior_std,
-            samples=self.samples,
-            predict_samples=self.predict_samples,
-            init_scale=self.init_scale,
-            standardise=self.standardise,
-            regression=self._regression,
-            seed=seed,
-            estimator=self.estimator,
-        )
+        return OnlineModel(self._asked(int(random.randint(2**31 - 1))), inputs)
 
     def _learnable(self, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         """Rows and targets, checked. Nothing later looks for values that are not finite."""
