@@ -1,5 +1,6 @@
 """What the scikit-learn and the River classes share: settings, saving, the memory report, and the snapshot that predicts."""
 
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
@@ -26,14 +27,33 @@ class Face:
     _regression: bool
     _saved_as: str  # what a file calls the class
     _online: Any  # an `OnlineModel`; None, or absent, before the first row
+    _carried: dict[str, Any] | None = None
 
     def memory_report(self) -> MemoryReport:
         """What the model still remembers: `print` it, or draw its `figure()`."""
         return report(self._learned())
 
-    def save(self, path: str | PathLike) -> None:
-        """Write the model to one file, which `mesu.load` reads."""
-        save(self, path)
+    def save(self, path: str | PathLike, carry: Mapping[str, Any] | None = None) -> None:
+        """Write the model to one file, which `mesu.load` reads; an older file of that name is replaced in one step.
+
+        Args:
+            path: The file.
+            carry: What the file holds besides: how far a reader has come, for example, ``{"offset": 123}``. State and position
+                then change together, and a crash repeats and skips no row. Words, finite numbers, True, False, None, and lists
+                and dicts of them, at most 64 KiB as JSON.
+
+        Raises:
+            ValueError: if something cannot be written down exactly; the older file stays then.
+        """
+        save(self, path, carry)
+
+    @property
+    def carried(self) -> dict[str, Any] | None:
+        """What the file carried that this model was loaded from; None if nothing, or if it was not loaded from a file.
+
+        A later `save` writes only what it is given.
+        """
+        return self._carried
 
     def _asked(self, seed: Any, allow_missing: bool = False) -> Settings:
         """The settings that the parameters ask for, checked."""

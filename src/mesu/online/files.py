@@ -2,7 +2,7 @@
 
     format        "mesu estimator"
     version       "1"
-    description   JSON: class, parameters, settings, labels, names of the features, counts
+    description   JSON: class, parameters, settings, labels, names of the features, counts; `carried` if there is something
     sha256        of the description and of every tensor's name, type, shape and bytes
     mesu          the version of mesu that saved it, and `sha256 with mesu` that of both; the first files do not have them
 
@@ -28,6 +28,7 @@ from safetensors.numpy import save as as_bytes
 
 from mesu.disk import digest_of, must, replacing
 from mesu.engine.predict import Weights, layer_edges
+from mesu.online.carried import carriable
 from mesu.online.network import drawn_weights
 from mesu.online.scaling import Scale
 from mesu.online.settings import FIRST_VERSION, SHORT_BLOCK, Settings
@@ -46,15 +47,27 @@ class Unreadable(ValueError):
     """A file that is not a model, or is damaged."""
 
 
-def save(model: Any, path: str | os.PathLike) -> None:
+def save(model: Any, path: str | os.PathLike, carry: Mapping[str, Any] | None = None) -> None:
     """Write a model that has learned to a file. If something goes wrong, an older file of that name stays as it was.
 
+    Args:
+        model: The model.
+        path: The file.
+        carry: What the file holds besides; `mesu.load(path).carried` gives it back.
+
     Raises:
-        ValueError: if a parameter, a label or the name of a feature cannot be written down, or a parameter is no longer the one
-            that the model began with.
+        ValueError: if a parameter, a label, the name of a feature or what is carried cannot be written down, or a parameter is
+            no longer the one that the model began with.
         FileNotFoundError: if the folder does not exist.
         IsADirectoryError: if the path is a folder.
     """
+    data = packed(model, carry)
+    with replacing(Path(path)) as aside:
+        aside.write_bytes(data)
+
+
+def packed(model: Any, carry: Mapping[str, Any] | None = None) -> bytes:
+    """The content of a model's file."""
     if "_saved_as" not in vars(type(model)):  # a subclass, which `load` would not find
         raise ValueError(f"only {' and '.join(CLASSES)} can be saved, got {type(model).__name__}: pickle it instead")
     now, parameters, names = model._kept()
@@ -68,6 +81,7 @@ def save(model: Any, path: str | os.PathLike) -> None:
             },
             **described(now),
             "feature_names": None if names is None else [exact("feature", name) for name in names],
+            **({} if carry is None else {"carried": carriable(carry)}),
         }
     )
     tensors = tensors_of(now)
@@ -80,9 +94,7 @@ def save(model: Any, path: str | os.PathLike) -> None:
         "mesu": __version__,
         "sha256 with mesu": digest_of(whole, __version__),
     }
-    data = as_bytes(tensors, metadata=header)
-    with replacing(Path(path)) as aside:
-        aside.write_bytes(data)
+    return as_bytes(tensors, metadata=header)
 
 
 def tensors_of(now: Snapshot) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ import numpy as np
 from safetensors import safe_open
 
 from mesu.disk import UNREADABLE, check_file, digest_of, must, reason_of
+from mesu.online.carried import carriable
 from mesu.online.files import (
     CLASSES,
     FORMAT,
@@ -115,7 +116,10 @@ def _model(description: dict[str, Any], tensors: dict[str, np.ndarray]) -> Any:
     if names is not None:
         names = [exact("feature", name) for name in names]
         must(len(set(names)) == len(names) == snapshot.weights.sizes[0], "its features have other names")
-    return kind._from_kept(snapshot, parameters, names)
+    model = kind._from_kept(snapshot, parameters, names)
+    if "carried" in description:
+        model._carried = carriable(description["carried"])
+    return model
 
 
 def _kind(name: str) -> Any:
