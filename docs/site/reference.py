@@ -51,6 +51,11 @@ GROUPS = {
         ("mesu.MESUClassifier", "mesu.MESURegressor", "mesu.load"),
     ),
     "river": Group("River", "The same models behind River's interface, and a drift detector.", ("mesu.river",)),
+    "merging": Group(
+        "Merging, and a model a key",
+        "Models that learned apart become one; many small models share a base.",
+        ("mesu.merge", "mesu.Keyed"),
+    ),
     "rules": Group("Rules", "The arithmetic of each learning rule, beside its equations.", ("mesu.rules",)),
     "measures": Group("Measures", "Forgetting, transfer, calibration, AUROC.", ("mesu.measures",)),
     "streams": Group("Streams", "Sequences of tasks.", ("mesu.streams",)),
@@ -109,4 +114,4 @@ def _exists(name: str) -> bool:
     if name.count(".") != 1 or name.split(".")[1][0].isupper():
         return True
     path = SOURCE / name.replace(".", "/")
-    return path.is_dir() or path.with_suffix(".py").is_file() or name in ("mesu.predict", "mesu.load")
+    return path.is_dir() or path.with_suffix(".py").is_file() or name in ("mesu.predict", "mesu.load", "mesu.merge")

@@ -16,6 +16,8 @@ from mesu.engine import EngineFallback
 from mesu.health import LearningWarning
 from mesu.learners import BayesianLearner, WeightLearner
 from mesu.memory import MemoryReport, memory_for, memory_report
+from mesu.merging import merge
+from mesu.online.keyed import Keyed
 from mesu.online.loading import load
 from mesu.optim import EWC, FOOVB, MESU, SI, BayesByBackprop, BayesianSynapse, EWCOnline, EWCStream, StepRefused
 from mesu.posterior.bayesian import Bayesian, Pair
@@ -40,6 +42,7 @@ __all__ = [
     "EWCOnline",
     "EWCStream",
     "EngineFallback",
+    "Keyed",
     "LearningWarning",
     "MESUClassifier",
     "MESURegressor",
@@ -54,6 +57,7 @@ __all__ = [
     "measures",
     "memory_for",
     "memory_report",
+    "merge",
     "predict",
     "predictor",
     "rules",

@@ -93,6 +93,7 @@ def test_public_modules_are_all_looked_at():
         "mesu.disk",
         "mesu.health",
         "mesu.memory",
+        "mesu.merging",
         "mesu.lab",
         "mesu.online",
         "mesu.posterior",

@@ -95,7 +95,7 @@ def test_whatever_is_accepted_survives_json(carry):
 def test_a_file_that_carries_something_else_is_refused(forged, path):
     classifier().save(path, carry=POSITION)
     forge(path, lambda header, description, tensors: description.update(carried=forged))
-    with pytest.raises(ValueError, match="carry|carried"):
+    with pytest.raises(ValueError, match="carry"):
         mesu.load(path)
 
 

@@ -2,12 +2,14 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import deserialize, safe_open
 
 from mesu.disk import UNREADABLE, check_file, digest_of, must, reason_of
 from mesu.online.carried import carriable
@@ -49,36 +51,87 @@ def load(path: str | os.PathLike) -> Any:
         raise FileNotFoundError(f"there is no model at {path}")
     if path.is_dir():
         raise Unreadable(f"{path} is a folder: name the file of a model in it")
-    by = ""
-    try:
+    with _explained(f"the model {path}") as said:
         check_file(path)
         with safe_open(path, framework="np") as file:
-            header = file.metadata() or {}
-            by = _written_by(header)
-            if header.get("format") != FORMAT:
-                raise ValueError("it is a safetensors file that mesu did not save")
-            if header.get("version") != VERSION:
-                raise ValueError(
-                    f"it has version {header.get('version')} of the format, and this mesu reads version {VERSION}: update mesu"
-                )
-            description = json.loads(header["description"])
-            _check_layout(description, file)  # before a tensor is read, which may claim any size
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if header.get("sha256") != digest_of(header["description"], tensors):
-            raise ValueError("its content is not what was saved")
-        if header.keys() != FIRST_HEADER and header.get("sha256 with mesu") != digest_of(
-            header["sha256"], header["mesu"]
-        ):
-            raise ValueError("its header is not what was saved")
-        return _model(description, tensors)
+            return _read(file, said)
+
+
+def unpacked(data: bytes, name: str) -> Any:
+    """The model in the bytes of a model's file, as `mesu.online.files.packed` makes them.
+
+    Raises:
+        Unreadable: with this name, and what is wrong.
+    """
+    with _explained(name) as said:
+        return _read(_InMemory(data), said)
+
+
+class _InMemory:
+    """The bytes of a file, with the methods of `safe_open` that are needed."""
+
+    def __init__(self, data: bytes) -> None:
+        self.parts = dict(deserialize(data))  # refuses what does not fit into the bytes
+        self.header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+
+    def metadata(self) -> dict[str, str] | None:
+        return self.header.get("__metadata__")
+
+    def keys(self) -> Any:
+        return self.parts.keys()
+
+    def get_slice(self, name: str) -> "_Claimed":
+        return _Claimed(**{of: self.parts[name][of] for of in ("shape", "dtype")})
+
+    def get_tensor(self, name: str) -> np.ndarray:
+        part = self.parts[name]
+        types = {called: dtype for dtype, called in TYPES.items()}
+        return np.frombuffer(part["data"], types[part["dtype"]]).reshape(part["shape"])
+
+
+class _Claimed(NamedTuple):
+    shape: list[int]
+    dtype: str
+
+    def get_shape(self) -> list[int]:
+        return self.shape
+
+    def get_dtype(self) -> str:
+        return self.dtype
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[list[str]]:
+    """Name what cannot be read, and the version that wrote it once that is known."""
+    said: list[str] = []
+    try:
+        yield said
     except ImportError as error:
         if error.name != "river":
             raise
-        raise ImportError(
-            f"the model {path} is one for River, which is missing or too old: pip install 'mesu[river]'"
-        ) from error
+        raise ImportError(f"{name} is one for River, which is missing or too old: pip install 'mesu[river]'") from error
     except (*UNREADABLE, MemoryError) as error:  # made-up sizes may ask for any amount of memory
-        raise Unreadable(f"the model {path} cannot be read ({reason_of(error)}){by}") from error
+        raise Unreadable(f"{name} cannot be read ({reason_of(error)}){''.join(said)}") from error
+
+
+def _read(file: Any, said: list[str]) -> Any:
+    """The model in an open file; `said` is told which version wrote it."""
+    header = file.metadata() or {}
+    said.append(_written_by(header))
+    if header.get("format") != FORMAT:
+        raise ValueError("it is a safetensors file that mesu did not save")
+    if header.get("version") != VERSION:
+        raise ValueError(
+            f"it has version {header.get('version')} of the format, and this mesu reads version {VERSION}: update mesu"
+        )
+    description = json.loads(header["description"])
+    _check_layout(description, file)  # before a tensor is read, which may claim any size
+    tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if header.get("sha256") != digest_of(header["description"], tensors):
+        raise ValueError("its content is not what was saved")
+    if header.keys() != FIRST_HEADER and header.get("sha256 with mesu") != digest_of(header["sha256"], header["mesu"]):
+        raise ValueError("its header is not what was saved")
+    return _model(description, tensors)
 
 
 def _written_by(header: dict[str, str]) -> str:

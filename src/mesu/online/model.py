@@ -172,6 +172,11 @@ class OnlineModel:
             at += len(z)
         return now
 
+    def rest(self) -> None:
+        """Give back the memory that learning takes; the next row to learn builds it anew, which takes milliseconds."""
+        with self._lock.held():
+            self._working, self._ahead = None, False
+
     def __getstate__(self) -> dict[str, Any]:
         return {"snapshot": self.snapshot}
 

@@ -77,9 +77,15 @@ def rescaled(now: Snapshot, live: Weights, first: np.ndarray) -> Snapshot:
     # Either nothing has been learned that could be kept, or it was learned in the units of a broken first target.
     if now.updates < KNOWN or (now.updates == KNOWN and ratio > BROKEN / KNOWN):
         return replace(now, target_scale=new)
-    *_, (weight, bias) = layers(live)
+    reframed(live, (centre, spread), new)
+    return replace(now, target_scale=new, recent_errors=now.recent_errors * ratio**2)
+
+
+def reframed(weights: Weights, old: tuple[float, float], new: tuple[float, float]) -> None:
+    """Rescale the last layer in place, so that what the network predicts in new units is what it predicted in the old ones."""
+    *_, (weight, bias) = layers(weights)
     # sigmas stay: like the prior's, they are in units of the spread
+    ratio = old[1] / new[1]
     weight.mean[...] *= ratio
     bias.mean[...] *= ratio
-    bias.mean[...] += (centre - new[0]) / new[1]
-    return replace(now, target_scale=new, recent_errors=now.recent_errors * ratio**2)
+    bias.mean[...] += (old[0] - new[0]) / new[1]
