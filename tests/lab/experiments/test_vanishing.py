@@ -23,7 +23,9 @@ def test_without_forgetting_mesu_is_foo_vb_and_with_it_sigma_is_held():
         assert own["accuracy"] > 0.93
         assert own["fashion_auroc"] > 0.85
         assert own["ood_auroc"] > 0.99
-        assert 0.98 < own["coarse_auroc"] < own["ood_auroc"]
+        assert 0.98 < own["published_auroc"] < own["ood_auroc"]
+        assert own["published_aleatoric_auroc"] == pytest.approx(own["aleatoric_auroc"], abs=0.001)
+        assert own["published_aleatoric_auroc"] < own["published_auroc"]
         ends[entry.label] = own
     endless, memory = ends["mesu-1e+15"]["layer_std"], ends["mesu-180000"]["layer_std"]
     assert ends["foo-vb"]["layer_std"] == pytest.approx(endless, rel=0.01)  # .0789 and .0787

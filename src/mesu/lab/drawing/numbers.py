@@ -39,8 +39,16 @@ MEASURES = {
         3,
         "more",
     ),
-    "coarse_auroc": Measure(
-        "AUROC, coarse", "OOD AUROC computed from twenty thresholds, as in much published code", False, 3, "more"
+    "published_auroc": Measure(
+        "AUROC, published",
+        "OOD AUROC by 1,000 thresholds from 0 to the largest uncertainty of an outlier, as the paper computes it",
+        False,
+        3,
+        "more",
+    ),
+    "aleatoric_auroc": Measure("aleatoric AUROC", "OOD AUROC by the aleatoric part of the uncertainty", False, 3),
+    "published_aleatoric_auroc": Measure(
+        "aleatoric AUROC, published", "the same by 1,000 thresholds, as the paper computes AUROC", False, 3
     ),
     "fashion_auroc": Measure(
         "clothes AUROC",

@@ -7,11 +7,14 @@ the diagonal of the true Hessian of the loss, summed over a batch:
     FOO-VB  1 / (t sigma^2)                        (eq. for N = infinity)
     EWC     the Fisher diagonal                    SI   path / (moved^2 + xi)
 
+The published SI began a new path at each comparison, so SI has a second correlation, of the path since the last one
+(`pearson_restarted`).
+
 Sigma estimates the Hessian averaged over the posterior, H_D = E[d2 L / d w2] (the lemma behind Proposition 5), so that is
 the truth here; the Hessian at the mean weights is given too. A deterministic network has only the Hessian at its weights.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -39,7 +42,7 @@ class Hessian:
 
     steps: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)  # updates after which the estimates are compared
     steps_per_stage: int = 10_000  # updates between two checkpoints
-    seeds: int = 1  # runs, each with its own first weights and noise
+    seeds: int = 3  # runs, each with its own first weights and noise
     learners: tuple[str, ...] = ("mesu", "foo-vb", "ewc", "si")  # whose estimates
     batch: int = 32  # examples an update; their losses are summed
     hidden: int = 50  # hidden units of the one layer
@@ -50,14 +53,14 @@ class Hessian:
     max_step: float | None = 0.05  # trust region of MESU and FOO-VB, in units of sigma
     update: str = "paper"  # MESU's step: exact or paper
     estimator: str = "local"  # how MESU and FOO-VB draw: local, or weights as the paper does
-    lr: float = 0.002  # learning rate of the networks that EWC and SI judge
-    si_damping: float = 1.0  # xi of SI
+    lr: float = 0.0001  # learning rate of the networks that EWC and SI judge
+    si_damping: float = 0.1  # xi of SI
 
     name = "hessian"
     stage_name = "stages"
     scales: ClassVar[dict[str, dict[str, Any]]] = {
-        "smoke": {"steps": (100,), "steps_per_stage": 100, "truth_samples": 10},
-        "small": {"steps": (1_000, 10_000, 100_000)},
+        "smoke": {"steps": (100,), "steps_per_stage": 100, "truth_samples": 10, "seeds": 1},
+        "small": {"steps": (1_000, 10_000, 100_000), "seeds": 1},
         "paper": {},
     }
 
@@ -102,6 +105,16 @@ class HessianTrial(LearnerTrial):
             entry.learner, choices(settings), network, seed, settings.samples, settings.batch
         )
         self.row = partial(Row, settings.name, entry.label, seed)
+        self.path_before = torch.zeros(mnist().classes, settings.hidden)  # SI's path at the last comparison
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The learner's tensors, and SI's path at the last comparison."""
+        return {**super().tensors(), "path_before": self.path_before.clone()}
+
+    def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Restore the learner and the path."""
+        super().restore({name: value for name, value in tensors.items() if name != "path_before"})
+        self.path_before = tensors["path_before"].clone()
 
     def stage(self, index: int) -> Iterator[Row]:
         """Go on to the stage's end; if estimates are asked for there, compare them with the true Hessian."""
@@ -128,6 +141,11 @@ class HessianTrial(LearnerTrial):
         for truth, ending in zip(truths.values(), ("", "_at_mean"), strict=False):
             for name, value in agreement(estimate, truth, self.resolution(step)).items():
                 yield row(None, f"{name}{ending}_{step}", value)
+        if self.learner == "si":
+            path, moved = self.path_and_way()
+            since = importance(path - self.path_before, moved, self.settings.si_damping)
+            self.path_before = path.clone()
+            yield row(None, f"pearson_restarted_{step}", agreement(since, truths["hessian"])["pearson"])
 
     def truth(self, step: int) -> np.ndarray:
         """The Hessian's diagonal for a batch, averaged over networks drawn from the posterior."""
@@ -167,13 +185,22 @@ class HessianTrial(LearnerTrial):
             if self.learner == "foo-vb":
                 return precision / step
             return (precision - self.settings.prior_std**-2) / self.settings.memory
-        data, last = mnist(), list(self.model.net.parameters())[-1]
         if self.learner == "ewc":
+            data = mnist()
             fisher = fisher_diagonal(self.model.net, torch.from_numpy(data.x_train), torch.from_numpy(data.y_train))
             return fisher[-1].double().numpy() * self.settings.batch
+        return importance(*self.path_and_way(), self.settings.si_damping)
+
+    def path_and_way(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """SI's path integral of the last layer's weights, and how far they have come."""
+        last = list(self.model.net.parameters())[-1]
         state = self.model.optimizer.state[last]
-        moved = last.detach() - state["anchor"]
-        return (state["path"] / (moved * moved + self.settings.si_damping)).clamp(min=0).double().numpy()
+        return state["path"].detach(), last.detach() - state["anchor"]
+
+
+def importance(path: torch.Tensor, moved: torch.Tensor, damping: float) -> np.ndarray:
+    """SI's importance of weights: what their movement has contributed, by the square of how far they have come."""
+    return (path / (moved * moved + damping)).clamp(min=0).double().numpy()
 
 
 def choices(settings: Hessian) -> dict[str, Choice]:

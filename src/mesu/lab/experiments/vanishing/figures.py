@@ -29,9 +29,13 @@ KINDS = {  # of measures: title and caption
         "telling shuffled digits (AUROC)",
         "Digits with their pixels shuffled, by uncertainty: 1 if they are always told apart. Dotted: chance.",
     ),
-    "coarse_auroc": (
-        "the same by twenty thresholds",
-        "What most published numbers are: a network whose doubts all lie below the first threshold seems blind.",
+    "published_auroc": (
+        "the same by 1,000 thresholds",
+        "As the paper computes it, with thresholds up to the largest uncertainty of an outlier.",
+    ),
+    "published_aleatoric_auroc": (
+        "the same by aleatoric uncertainty",
+        "By 1,000 thresholds, of the learners that have both kinds of uncertainty.",
     ),
     "fashion_auroc": ("telling Fashion-MNIST (AUROC)", "Clothes instead of shuffled digits. Dotted: chance."),
     "layer_std": (
