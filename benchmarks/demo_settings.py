@@ -92,7 +92,7 @@ def main() -> None:
                 words = ", ".join(f"`{name}={value:g}`" for name, value in choice.items())
                 edges = [name for name, v in choice.items() if v in (TRIED[learner][name][0], TRIED[learner][name][-1])]
                 note = f"best{', at the edge: ' + ', '.join(edges) if edges else ''}" if place == best else ""
-                value = f"{row.mean():.2f} ± {row.std():.2f}" if np.isfinite(row).all() else "out of bounds"
+                value = f"{row.mean():.2f} ± {row.std(ddof=1):.2f}" if np.isfinite(row).all() else "out of bounds"
                 print(f"| {learner} | {words} | {value} | {note} |", flush=True)
 
 

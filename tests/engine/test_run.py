@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from tests.engine.networks import fresh, perceptron, stream, values
+from torch import nn
 
 import mesu
 from mesu.engine.layout import share_flat
@@ -84,6 +85,23 @@ def test_sigma_that_breaks_on_the_way_refuses_the_chunk():
         learner.learn(x * 1000, y)
     assert torch.equal(values(net), before)
     learner.learn(x, y)
+
+
+def test_a_sigma_that_turns_negative_and_comes_back_within_a_chunk_refuses_it():
+    # one input, two classes, label 0, noise against it: the slopes d are -1 and 1, so that d e = 2 for both weights, and
+    # eq. 9 multiplies each sigma with 1 - d e |x sigma| / 2
+    std, noise, x = 0.5, [-2.0, 2.0], 10.0
+    after_one = std * (1 - 2 * abs(x * std) / 2)
+    after_two = after_one * (1 - 2 * abs(x * after_one) / 2)
+    assert (after_one, after_two) == (-2.0, 38.0)
+    net = mesu.Bayesian(nn.Linear(1, 2, bias=False), init_std=std, estimator="local", seed=0)
+    with torch.no_grad():
+        net.module.weight.zero_()
+    learner = mesu.BayesianLearner(net, mesu.MESU(net, memory=1e12, update="paper", max_step=None), samples=1)
+    before = values(net)
+    with pytest.raises(mesu.StepRefused):
+        learner.engine.learn(np.full((2, 1), x, np.float32), np.zeros(2, int), noise=np.array([noise, noise]))
+    assert torch.equal(values(net), before)
 
 
 @pytest.mark.parametrize("estimator", ["local", "weights"])

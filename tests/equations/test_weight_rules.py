@@ -18,7 +18,7 @@ from tests.equations.cases import (
     weights,
 )
 
-from mesu.rules import ewc, ewc_online, ewc_stream, sgd, si
+from mesu.rules import ewc, ewc_online, ewc_stream, sgd, si, si_per_task
 
 
 @given(weights, gradients, rates)
@@ -112,6 +112,50 @@ def test_si_consolidation(w, anchor, importance, path, damping):
     )
     assert after.anchor.item() == w
     assert after.path.item() == 0.0
+
+
+finished = st.lists(st.tuples(weights, signed(-6, 6)), max_size=5)  # where each task ended, and its path
+
+
+@given(finished, weights, gradients, rates, strengths, powers(-6, 1))
+def test_si_per_task_has_a_penalty_for_every_task_whose_path_lowered_the_loss(ends, w, g, lr, strength, damping):
+    c = si_per_task.constants(lr, strength, damping)
+    state = si_per_task.initial(tensor(0.0))
+    kept, start = [], R(0)  # Omega_k and theta_k of every task, the list kept as it is
+    for end, path in ends:
+        state = si_per_task.consolidate(tensor(end), state._replace(path=tensor(path)), c)
+        distance = (R(end) - start) ** 2
+        kept.append((max(R(0), R(path) / (distance + R(damping))), R(end)))
+        start = R(end)
+        assert (state.anchor.item(), state.path.item()) == (end, 0.0)
+    # single terms are in double precision: the distance of two ends loses digits where they are near
+    loss = 1e-9 * sum((omega * (1 + abs(theta)) for omega, theta in kept), R(0))
+    assert abs(R(state.importance.item()) - sum((omega for omega, _ in kept), R(0))) <= loss
+    assert abs(R(state.anchored.item()) - sum((omega * theta for omega, theta in kept), R(0))) <= loss
+    pull = sum((2 * R(strength) * omega * (R(w) - theta) for omega, theta in kept), R(0))
+    size = abs(R(g)) + 2 * R(strength) * sum((omega * (1 + abs(R(w)) + abs(theta)) for omega, theta in kept), R(0))
+    found = si_per_task.penalised(tensor(w), tensor(g), state, c)
+    assert abs(R(found.item()) - (R(g) + pull)) <= 1e-9 * size
+    new, after = si_per_task.step(tensor(w), tensor(g), state, c)
+    assert abs(R(new.item()) - (R(w) - R(lr) * (R(g) + pull))) <= 1e-9 * (abs(R(w)) + R(lr) * size)
+    close(
+        after.path.item(),
+        R(state.path.item()) - R(g) * (R(new.item()) - R(w)),
+        abs(R(g)) * (abs(R(w)) + abs(R(new.item()))),
+    )
+
+
+def test_si_per_task_forgets_no_anchor_and_rewards_no_rise():
+    # two tasks by hand: the first ends at 1 with path 2 and damping 1: Omega = 2 / (1 + 1) = 1; the second raised the loss
+    c = si_per_task.constants(lr=0.1, strength=0.5, damping=1.0)
+    state = si_per_task.initial(tensor(0.0))._replace(path=tensor(2.0))
+    state = si_per_task.consolidate(tensor(1.0), state, c)
+    assert [value.item() for value in state] == [1.0, 1.0, 1.0, 0.0]
+    state = si_per_task.consolidate(tensor(3.0), state._replace(path=tensor(-4.0)), c)
+    assert [value.item() for value in state] == [1.0, 1.0, 3.0, 0.0]
+    assert (
+        si_per_task.penalised(tensor(4.0), tensor(0.0), state, c).item() == 3.0
+    )  # towards 1, where the first task ended
 
 
 def test_si_path_is_the_fall_of_the_loss():

@@ -44,7 +44,7 @@ def test_summary_is_over_seeds():
     scores = summarise(as_table(rows))["sgd"]
     assert scores["last_five_accuracy"] == {
         "mean": pytest.approx(0.55),
-        "std": pytest.approx(0.1),
+        "std": pytest.approx(0.1 * 2**0.5),  # of a sample: n - 1
         "seeds": 2,
         "paper": None,
     }

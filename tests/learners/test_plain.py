@@ -83,3 +83,24 @@ def test_in_training_every_example_of_the_fisher_has_a_dropout_of_its_own():
     assert (
         0.4 < float(found.mean()) < 0.6
     )  # the share of examples that were kept; one dropout for all would give 0 or 1
+
+
+@pytest.mark.parametrize(("mean", "engine"), [(False, None), (False, False), (True, False)])
+def test_a_batch_s_losses_are_summed_or_their_mean_is_taken(mean, engine):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    x, y = torch.randn(6, 3), torch.randint(0, 2, (6,))
+    losses = F.cross_entropy(net(x), y, reduction="none")
+    slopes = torch.autograd.grad(losses.sum() / (6 if mean else 1), list(net.parameters()))
+    expected = [p.detach() - 0.1 * g for p, g in zip(net.parameters(), slopes, strict=True)]
+    learner = WeightLearner(net, optim.SGD(net.parameters(), 0.1), batch=6, engine=engine, mean=mean)
+    learner.learn(x.numpy(), y.numpy())
+    for found, wanted in zip(net.parameters(), expected, strict=True):
+        assert torch.allclose(found, wanted, atol=1e-6)
+
+
+def test_the_mean_of_a_batch_is_not_learned_in_the_engine():
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    with pytest.warns(mesu.EngineFallback, match="the mean of a batch's losses"):
+        assert WeightLearner(net, optim.SGD(net.parameters(), 0.1), batch=2, mean=True).engine is None
+    assert WeightLearner(net, optim.SGD(net.parameters(), 0.1), batch=1, mean=True).engine is not None

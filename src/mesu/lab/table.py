@@ -9,7 +9,7 @@ import polars as pl
 from mesu import measures
 from mesu.lab.paper import paper_number
 
-# Of each learner and measure: "mean" and "std" over the seeds, "seeds" (how many), "paper" (its number, or None).
+# Of each learner and measure: "mean" and "std" (of n - 1) over the seeds, "seeds" (how many), "paper" (its number, or None).
 Summary = dict[str, dict[str, dict[str, Any]]]
 
 
@@ -96,7 +96,7 @@ def accuracy_matrix(table: pl.DataFrame, learner: str, seed: int) -> np.ndarray:
 
 
 def summarise(table: pl.DataFrame) -> Summary:
-    """For each learner and measure: mean and standard deviation over the seeds, how many there are, the paper's number.
+    """For each learner and measure: mean and standard deviation (of n - 1) over the seeds, their number, the paper's number.
 
     None stands for what some seed did not measure, or measured as no finite number.
     """
@@ -105,15 +105,12 @@ def summarise(table: pl.DataFrame) -> Summary:
     for learner in table["learner"].unique(maintain_order=True):
         seeds = sorted(table.filter(learner=learner)["seed"].unique())
         each = [_scores(table, learner, seed) for seed in seeds]
-        summary[learner] = {
-            name: {
-                "mean": _finite(np.mean([scores.get(name, np.nan) for scores in each])),
-                "std": _finite(np.std([scores.get(name, np.nan) for scores in each])),
-                "seeds": len(seeds),
-                "paper": paper_number(experiment, learner, name),
-            }
-            for name in dict.fromkeys(name for scores in each for name in scores)
-        }
+        summary[learner] = {}
+        for name in dict.fromkeys(name for scores in each for name in scores):
+            values = np.array([scores.get(name, np.nan) for scores in each])
+            mean, std = mean_and_std(values) if np.isfinite(values).all() else (np.nan, np.nan)
+            paper = paper_number(experiment, learner, name)
+            summary[learner][name] = {"mean": _finite(mean), "std": _finite(std), "seeds": len(seeds), "paper": paper}
         if not _has_tasks(table, learner):
             continue
         # the gap between first and last task is a few test examples, so it is taken of the seeds' mean
@@ -127,7 +124,19 @@ def summarise(table: pl.DataFrame) -> Summary:
     return summary
 
 
-def _finite(value: float | np.floating) -> float | None:
+def mean_and_std(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation over the first dimension, which is the seeds.
+
+    The standard deviation is a sample's: squares are divided by n - 1. It is 0 for one seed. NaN is ignored; the result is NaN
+    where no seed has a value.
+    """
+    seen = np.isfinite(values)
+    count = np.where(seen.any(0), seen.sum(0), np.nan)
+    mean = np.where(seen, values, 0).sum(0) / count
+    return mean, np.sqrt(np.where(seen, (values - mean) ** 2, 0).sum(0) / np.maximum(count - 1, 1))
+
+
+def _finite(value: Any) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 

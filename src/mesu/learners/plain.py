@@ -29,6 +29,8 @@ class WeightLearner(ChunkLearner):
         batch: Examples an update; their losses are summed.
         engine: False for the torch path in any case; None for the engine where it can run, and a warning where it cannot.
         likelihood: What the outputs mean, by name or as an object, as for `Bayesian`.
+        mean: Descend the mean of a batch's losses instead of their sum. A penalty such as EWC's is then `batch` times as strong
+            beside them.
     """
 
     def __init__(
@@ -38,22 +40,26 @@ class WeightLearner(ChunkLearner):
         batch: int = 1,
         engine: bool | None = None,
         likelihood: str | Likelihood = "categorical",
+        mean: bool = False,
     ) -> None:
-        self.batch, self.likelihood = whole("batch", batch), named(likelihood)
+        self.batch, self.likelihood, self.mean = whole("batch", batch), named(likelihood), mean
         check_moves(net, optimizer)
         self.net, self.optimizer = net, optimizer
         reason = "it was told not to" if engine is False else why_not(net, optimizer)
         reason = reason or why_not_likelihood(self.likelihood)
         if reason is None and not isinstance(self.likelihood, Categorical):
             reason = f"its likelihood is {type(self.likelihood).__name__}, and compiled weight rules learn classes only"
+        if reason is None and mean and batch > 1:
+            reason = "it descends the mean of a batch's losses, and compiled weight rules their sum"
         self.engine = WeightEngine(net, optimizer, batch) if reason is None else None  # type: ignore[arg-type]
         if reason is not None and engine is None:
             warn_fallback(net, reason)
 
     def cost(self, x: Tensor, y: Tensor, **inputs: Any) -> Tensor:
-        """The likelihood's cost, summed over the batch."""
+        """The likelihood's cost, summed over the batch, or its mean."""
         self.check_targets(y)
-        return self.likelihood.nll(self.net(x, **inputs)[None], y)
+        total = self.likelihood.nll(self.net(x, **inputs)[None], y)
+        return total / len(y) if self.mean else total
 
     def check_targets(self, y: Tensor) -> None:
         """Check targets with the likelihood."""

@@ -215,7 +215,7 @@ def test_json_is_one_object_and_a_settings_file_reproduces_the_table(options, tm
     assert printed["summary"]["sgd"]["all_tasks_accuracy"]["mean"] == pytest.approx(last["value"].mean())
     newest = last.filter(on_task=2)["value"]
     assert printed["summary"]["sgd"]["newest_accuracy"]["mean"] == pytest.approx(newest.mean())
-    assert printed["summary"]["sgd"]["newest_accuracy"]["std"] == pytest.approx(newest.std(ddof=0))
+    assert printed["summary"]["sgd"]["newest_accuracy"]["std"] == pytest.approx(newest.std(ddof=1))
 
     file = str(run.folder / "settings.json")
     cli.main(["run", "permuted-digits", "--settings-file", file, "--workers", "1", "--json", "--out", str(tmp_path)])

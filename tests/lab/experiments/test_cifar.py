@@ -244,3 +244,34 @@ def test_splits_are_given_with_commas_at_every_scale(scale, splits, capfd):
     with pytest.raises(SystemExit):
         cli.main(["run", "split-cifar10", "--scale", scale, "--splits", splits, "--learners", "nobody"])
     assert "there is no learner 'nobody'" in capfd.readouterr().err
+
+
+def after_two_tasks(name, **settings):
+    """The weights of a learner without dropout that has learned a head, ended its task, and learned another."""
+    model = learner_of(SplitCIFAR10(**TINY, **settings), name, heads=2, seed=0)
+    model.net.eval()
+    for head, data in enumerate((pictures(2, 20), pictures(2, 20, seed=1))):
+        model.learn(data.x_train, data.y_train, head=head)
+        model.boundary(data.x_train, data.y_train, head=head)
+    return model
+
+
+@pytest.mark.parametrize("name", ["adam", "ewc", "ewc-online"])
+def test_adam_and_ewc_descend_the_mean_of_the_losses_as_published(name):
+    model = after_two_tasks(name)
+    data = pictures(2, 10)
+    x, y = torch.from_numpy(data.x_train), torch.from_numpy(data.y_train)
+    expected = nn.functional.cross_entropy(model.net(x, head=0), y)
+    assert model.cost(x, y, head=0).item() == pytest.approx(expected.item())
+
+
+def test_si_makes_the_same_steps_of_the_mean_of_the_losses_as_of_their_sum(monkeypatch):
+    summed = after_two_tasks("si", si_strength=1.0)
+    before = experiment.choices
+    monkeypatch.setattr(experiment, "choices", lambda s: {"si": before(s)["si"]._replace(mean=True)})
+    meaned = after_two_tasks("si", si_strength=1.0)
+    assert meaned.mean and not summed.mean
+    for one, other in zip(summed.net.parameters(), meaned.net.parameters(), strict=True):
+        # most weights to a thousandth; Adam's epsilon is felt where slopes are tiny
+        close = torch.isclose(one, other, rtol=0.01, atol=1e-5)
+        assert close.float().mean() > 0.98

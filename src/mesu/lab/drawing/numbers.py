@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from math import isfinite, log10
 from typing import NamedTuple
 
+from mesu.lab.paper import Published
+
 MINUS, NOTHING = "\N{MINUS SIGN}", "\N{EN DASH}"
 
 
@@ -46,6 +48,8 @@ MEASURES = {
         3,
         "more",
     ),
+    # of tables that were made before there was `published_auroc`
+    "coarse_auroc": Measure("AUROC, coarse", "OOD AUROC computed from twenty thresholds", False, 3, "more"),
     "aleatoric_auroc": Measure("aleatoric AUROC", "OOD AUROC by the aleatoric part of the uncertainty", False, 3),
     "published_aleatoric_auroc": Measure(
         "aleatoric AUROC, published", "the same by 1,000 thresholds, as the paper computes AUROC", False, 3
@@ -87,7 +91,7 @@ def heading(name: str) -> str:
     return f"{measure.title} %" if measure.percent else measure.title
 
 
-def number(name: str, value: float | None, more: int = 0, sign: bool = False) -> str:
+def number(name: str, value: float | None, more: int = 0, sign: bool = False, most: int | None = None) -> str:
     """A value of a measure as text; a dash if it is missing or not finite.
 
     Args:
@@ -95,6 +99,7 @@ def number(name: str, value: float | None, more: int = 0, sign: bool = False) ->
         value: The value, a fraction if the measure is shown in per cent.
         more: Additional digits.
         sign: Write a plus sign too, for differences.
+        most: The most digits behind the point that the value itself has. A published number brings its own.
     """
     if value is None or not isfinite(value):
         return NOTHING
@@ -102,7 +107,17 @@ def number(name: str, value: float | None, more: int = 0, sign: bool = False) ->
     shown, digits = (100 * value, measure.digits + more) if measure.percent else (value, measure.digits + more)
     if not measure.percent and abs(shown) >= 10:  # three significant digits: 3.82, 49.3, 328
         digits = max(0, digits - int(log10(abs(shown))))
+    if isinstance(value, Published):
+        most = value.digits
+    if most is not None:  # a number is not shown with more digits than it has
+        digits = min(digits, max(0, most - 2 * measure.percent))
     return f"{shown:{'+' if sign else ''},.{digits}f}".replace("-", MINUS)
+
+
+def difference(name: str, ours: float | None, paper: float, more: int = 0) -> str:
+    """Ours minus the paper's as text, with no more digits than the paper's number has."""
+    gap = None if ours is None or not isfinite(ours) else ours - paper
+    return number(name, gap, more, sign=True, most=paper.digits if isinstance(paper, Published) else None)
 
 
 def spread(name: str, score: dict, more: int = 0) -> str:

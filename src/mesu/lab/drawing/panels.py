@@ -14,6 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 from mesu.disk import replacing
 from mesu.lab.drawing.numbers import NOTHING, known, mean_and_spread, number
 from mesu.lab.drawing.style import INK, NIGHT, PAPER, colour, figure_style, label, line_style, short_label, short_number
+from mesu.lab.table import mean_and_std
 
 WIDTH = 4.3  # inches: 9-point text stays readable when a phone scales the picture to its screen
 MARKED = 25  # curves with at most this many points get a marker at each
@@ -180,14 +181,6 @@ def lines(axes: Axes, curves: Iterable[Curve]) -> None:
         axes.plot(where, mean, label=short_label(learner), **line_style(learner), **marked)
         if len(values) > 1:
             axes.fill_between(where, mean - std, mean + std, color=colour(learner), alpha=0.15, linewidth=0)
-
-
-def mean_and_std(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation over the first dimension, ignoring NaN; NaN where no seed has a value."""
-    seen = np.isfinite(values)
-    count = np.where(seen.any(0), seen.sum(0), np.nan)
-    mean = np.where(seen, values, 0).sum(0) / count
-    return mean, np.sqrt(np.where(seen, (values - mean) ** 2, 0).sum(0) / count)
 
 
 def percent_axis(axis) -> None:

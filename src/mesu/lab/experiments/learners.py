@@ -15,6 +15,7 @@ class Choice(NamedTuple):
 
     rule: Callable[[Any], Any]  # makes the optimiser, of a posterior or of a plain network's list of parameters
     posterior: Mapping[str, Any] | None = None  # what `Bayesian` is given beside the network; None for a plain network
+    mean: bool = False  # a plain network descends the mean of a batch's losses instead of their sum
 
 
 def make_learner(
@@ -49,7 +50,7 @@ def make_learner(
     net = network()
     if choice.posterior is None:
         net = net.to(device)
-        return WeightLearner(net, choice.rule(list(net.parameters())), batch, engine)
+        return WeightLearner(net, choice.rule(list(net.parameters())), batch, engine, mean=choice.mean)
     posterior = Bayesian(net, **choice.posterior, seed=seed).to(device)
     return BayesianLearner(posterior, choice.rule(posterior), samples, batch, engine)
 

@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from mesu.disk import replacing
-from mesu.lab.drawing.numbers import counted, duration, heading, known, mean_and_spread, names, number, spread
+from mesu.lab.drawing.numbers import (
+    counted,
+    difference,
+    duration,
+    heading,
+    known,
+    mean_and_spread,
+    names,
+    number,
+    spread,
+)
 from mesu.lab.drawing.panels import overview, save
 from mesu.lab.drawing.style import label
 from mesu.lab.report.figures import panels
@@ -17,6 +27,7 @@ from mesu.lab.runs.run import Run
 from mesu.lab.table import summarise
 
 KEPT = ("settings.json", "times.json", "table.parquet")  # files of the run that are copied next to the page
+SPREAD = "± is the standard deviation over the seeds, of a sample (n − 1).\n"
 WIDE = 10  # with more measures than this the table is transposed, to fit the page
 
 
@@ -45,8 +56,10 @@ def write_markdown(run: Run, folder: Path, note: str = "") -> Path:
     parts.append(f"Seed{'s' * (len(seeds) > 1)} {counted(seeds)}. {_times(run)}{_versions(saved['versions'])}.\n")
     if drawn:
         parts.append(f"![{_text(experiment)}](figure.png)\n")
-    parts.append(_results(summary))
-    papers = _papers(summary)
+    parts.append(results_table(summary))
+    if len(seeds) > 1:
+        parts.append(SPREAD)
+    papers = papers_table(summary)
     if papers:
         said = paper_note(experiment, saved["settings"], len(seeds))
         parts.append(f"## Beside the paper\n\n{said}{' ' if said else ''}Differences are ours minus the paper's.\n")
@@ -77,7 +90,7 @@ def _code(words: str) -> str:
     return f"`{words}`" if "`" not in words and words.isprintable() else _text(words)
 
 
-def _results(summary: dict[str, Any]) -> str:
+def results_table(summary: dict[str, Any]) -> str:
     """The table of results: one row per learner, or one row per measure if there are more measures than `WIDE`."""
     measures = [name for name in names(summary) if not name.startswith("uncertainty_")]
     grid = [["learner", *(heading(name) for name in measures)]]
@@ -91,7 +104,7 @@ def _results(summary: dict[str, Any]) -> str:
     return "\n".join(_row(cells) for cells in (head, ["---"] * len(head), *rows)) + "\n"
 
 
-def _papers(summary: dict[str, Any]) -> str:
+def papers_table(summary: dict[str, Any]) -> str:
     """The table of our numbers beside the paper's; empty if the paper has none of them."""
     lines = []
     for name in names(summary):
@@ -101,7 +114,6 @@ def _papers(summary: dict[str, Any]) -> str:
             if not score or score["paper"] is None:
                 continue
             ours, paper = score["mean"], score["paper"]
-            gap = None if ours is None or not isfinite(ours) else ours - paper
             said = number(name, ours, more=more) + (
                 f" ± {spread(name, score, more=more)}" if spread(name, score) else ""
             )
@@ -112,7 +124,7 @@ def _papers(summary: dict[str, Any]) -> str:
                         label(learner),
                         said,
                         number(name, paper, more=more),
-                        number(name, gap, more, sign=True),
+                        difference(name, ours, paper, more),
                     ]
                 )
             )

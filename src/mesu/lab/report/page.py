@@ -17,6 +17,7 @@ from mesu.lab.drawing.numbers import (
     NOTHING,
     best,
     counted,
+    difference,
     duration,
     heading,
     known,
@@ -200,7 +201,7 @@ def _paper_groups(summary: dict) -> list[dict[str, Any]]:
                     "ours": number(name, ours, more=more),
                     "spread": spread(name, scores[name], more=more) or NOTHING,
                     "paper": number(name, paper, more=more),
-                    "difference": number(name, None if ours is None else ours - paper, more=more, sign=True),
+                    "difference": difference(name, ours, paper, more),
                 }
             )
         if rows:

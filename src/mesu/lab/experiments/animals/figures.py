@@ -12,7 +12,6 @@ from mesu.lab.drawing.panels import (
     bars,
     diamonds,
     in_words,
-    mean_and_std,
     percent_axis,
     plain_log,
     whole_numbers,
@@ -20,7 +19,7 @@ from mesu.lab.drawing.panels import (
 from mesu.lab.drawing.style import FAINT, INK, colour, label, line_style, rate, short_number, start
 from mesu.lab.entry import Entry
 from mesu.lab.experiments.animals.experiment import EDGES
-from mesu.lab.table import Summary, accuracy_matrix
+from mesu.lab.table import Summary, accuracy_matrix, mean_and_std
 
 TASKS = (
     "#D55E00",

@@ -62,7 +62,8 @@ class Convolutional:
     images: int | None = None  # of each task to learn from, the first ones; None is all
     first_images: int | None = None  # the same for the first task, if it shall have more or fewer than the rest
     epochs: int = 60  # times that each slice is shown
-    batch: int = 200  # images an update, their losses summed; what does not fill a batch is left out
+    # images an update; what does not fill a batch is left out. MESU and SI sum their losses, Adam and EWC take the mean
+    batch: int = 200
     width: int = 32  # channels of the first convolutions
     samples: int = 8  # Monte Carlo samples of a training step
     test_samples: int = 8  # Monte Carlo samples of a prediction
@@ -81,7 +82,7 @@ class Convolutional:
     )
     exact_lr_mean: float = 1.0  # its rate of the means
     adam_lr: float = 0.001  # learning rate of Adam, EWC and SI
-    ewc_strength: float = 5.0  # lambda of EWC and EWC Online
+    ewc_strength: float = 5.0  # lambda of EWC and EWC Online, beside the mean of the losses
     ewc_decay: float = 0.2  # gamma of EWC Online
     si_strength: float = 0.06  # c of SI
     si_damping: float = 0.001  # its xi
@@ -297,8 +298,12 @@ def choices(settings: Convolutional) -> dict[str, Choice]:
         "mesu-exact": Choice(
             lambda net: optim.MESU(net, **mesu, lr_mean=s.exact_lr_mean, max_step=None), posterior(s.exact_init_scale)
         ),
-        "ewc": Choice(lambda weights: optim.EWC(weights, rate, s.ewc_strength, inner=adam)),
-        "ewc-online": Choice(lambda weights: optim.EWCOnline(weights, rate, s.ewc_strength, s.ewc_decay, inner=adam)),
+        # the mean of the losses, as in the paper's table: beside a sum over the batch, lambda would act `batch` times less
+        "ewc": Choice(lambda weights: optim.EWC(weights, rate, s.ewc_strength, inner=adam), mean=True),
+        "ewc-online": Choice(
+            lambda weights: optim.EWCOnline(weights, rate, s.ewc_strength, s.ewc_decay, inner=adam), mean=True
+        ),
+        # SI's importances grow with its losses, so that Adam makes the same steps of their sum and of their mean
         "si": Choice(lambda weights: optim.SIPerTask(weights, rate, s.si_strength, s.si_damping, inner=adam)),
-        "adam": Choice(lambda weights: adam(weights, rate)),
+        "adam": Choice(lambda weights: adam(weights, rate), mean=True),
     }

@@ -8,7 +8,7 @@ from mesu.lab.drawing.panels import Panel, diamonds, percent_axis, plain_log, wh
 from mesu.lab.drawing.style import colour, label, line_style
 from mesu.lab.entry import Entry
 from mesu.lab.paper import paper_number
-from mesu.lab.table import Summary
+from mesu.lab.table import Summary, mean_and_std
 
 MEAN, TASK = "mean_accuracy", "task_accuracy"
 
@@ -97,8 +97,7 @@ def _by_splits(
     for learner in learners:
         here = [number for number in splits if _label(learner, number) in means]
         values = [means[_label(learner, number)] for number in here]
-        mean = np.array([each.mean() for each in values])
-        std = np.array([each.std() for each in values])
+        mean, std = np.array([mean_and_std(each) for each in values]).T
         axes.plot(here, mean, label=label(learner), marker="o", markersize=4, **line_style(learner))
         axes.fill_between(here, mean - std, mean + std, color=colour(learner), alpha=0.15, linewidth=0)
         for number in here:
@@ -118,7 +117,7 @@ def _by_splits(
 def _each(axes: Axes, ends: dict[str, np.ndarray]) -> None:
     for learner, values in ends.items():
         where = np.arange(1, values.shape[1] + 1)
-        mean, std = values.mean(0), values.std(0)
+        mean, std = mean_and_std(values)
         axes.plot(where, mean, label=label(learner), marker="o", markersize=4, **line_style(learner))
         if len(values) > 1:
             axes.fill_between(where, mean - std, mean + std, color=colour(learner), alpha=0.15, linewidth=0)

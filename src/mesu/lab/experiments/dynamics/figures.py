@@ -7,7 +7,7 @@ from matplotlib.ticker import NullFormatter
 
 from mesu.lab.drawing.panels import Panel, plain_log
 from mesu.lab.drawing.style import INK, label, short_number
-from mesu.lab.table import Summary
+from mesu.lab.table import Summary, mean_and_std
 
 # one for each weight: curvature from low to high, told apart by colour-blind readers too
 WEIGHTS = ("#56B4E9", "#0072B2", "#CC79A7", "#D55E00", "#009E73", "#E69F00")
@@ -38,7 +38,7 @@ def _draw(axes: Axes, rows: pl.DataFrame) -> None:
         std = np.array([own.filter(measure="std", step=int(step))["value"].to_numpy() for step in steps])
         expected = own.filter(measure="proposition_5", seed=int(own["seed"][0]))["value"].to_numpy()
         colour = WEIGHTS[int(weight) % len(WEIGHTS)]
-        mean, spread = std.mean(1), std.std(1)
+        mean, spread = mean_and_std(std.T)
         axes.plot(steps, mean, color=colour, linewidth=1.5, label=f"weight {weight + 1}")
         axes.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
         axes.plot(steps, expected, color=INK, linewidth=1.0, linestyle=(0, (4, 2)))

@@ -95,10 +95,11 @@ def _on_the_way(matrices: dict[str, np.ndarray], experiment: str) -> list[Panel]
         ),
         _along(
             "all-so-far",
-            "mean over all tasks so far",
-            "Counts what lies beyond MESU's memory too, which it forgets on purpose; the next picture does not.",
-            [Curve(name, _tasks(m), _mean_of_all(m)) for name, m in matrices.items()],
-            "tasks learned",
+            "mean over all tasks before the newest",
+            "As in the paper, without the task just learned. Counts what lies beyond MESU's memory too, which it forgets on "
+            "purpose; the next picture does not.",
+            [Curve(name, _tasks(m)[:-1], mean_of_earlier(m)) for name, m in matrices.items()],
+            "tasks before the newest",
             PERMUTED_MNIST_ALL_TASKS if experiment == "permuted-mnist" else {},
         ),
         _along(
@@ -119,9 +120,9 @@ def _tasks(matrices: np.ndarray) -> np.ndarray:
     return np.arange(1, matrices.shape[1] + 1)
 
 
-def _mean_of_all(matrices: np.ndarray) -> np.ndarray:
-    """Mean over the tasks learned, after each task; NaN after those where some were not tested."""
-    return np.array([[row[: i + 1].mean() for i, row in enumerate(matrix)] for matrix in matrices])
+def mean_of_earlier(matrices: np.ndarray) -> np.ndarray:
+    """Mean over tasks 1 to t after learning task t + 1; NaN after tasks where some were not tested."""
+    return np.array([[row[: i + 1].mean() for i, row in enumerate(matrix[1:])] for matrix in matrices])
 
 
 def _mean_of_window(matrices: np.ndarray) -> np.ndarray:
@@ -132,7 +133,9 @@ def _along(name: str, title: str, caption: str, curves: list[Curve], x: str, pap
     """Curves along the tasks, and the paper's points where the run got as far."""
     points = {
         curve.learner: [
-            (at, value) for at, value in (papers or {}).get(curve.learner, {}).items() if at <= curve.where[-1]
+            (at, value)
+            for at, value in (papers or {}).get(curve.learner, {}).items()
+            if at <= max(curve.where, default=0)
         ]
         for curve in curves
     }
