@@ -270,7 +270,8 @@ def test_si_makes_the_same_steps_of_the_mean_of_the_losses_as_of_their_sum(monke
     before = experiment.choices
     monkeypatch.setattr(experiment, "choices", lambda s: {"si": before(s)["si"]._replace(mean=True)})
     meaned = after_two_tasks("si", si_strength=1.0)
-    assert meaned.mean and not summed.mean
+    assert meaned.mean
+    assert not summed.mean
     for one, other in zip(summed.net.parameters(), meaned.net.parameters(), strict=True):
         # most weights to a thousandth; Adam's epsilon is felt where slopes are tiny
         close = torch.isclose(one, other, rtol=0.01, atol=1e-5)

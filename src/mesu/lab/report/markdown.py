@@ -27,7 +27,7 @@ from mesu.lab.runs.run import Run
 from mesu.lab.table import summarise
 
 KEPT = ("settings.json", "times.json", "table.parquet")  # files of the run that are copied next to the page
-SPREAD = "± is the standard deviation over the seeds, of a sample (n − 1).\n"
+SPREAD = "± is the standard deviation over the seeds, of a sample (n - 1).\n"
 WIDE = 10  # with more measures than this the table is transposed, to fit the page
 
 
