@@ -183,10 +183,17 @@ def test_permuted_mnist_s_mean_of_all_tasks_is_compared_like_for_like():
 
 def test_the_hessian_page_s_correlations():
     written = text("docs", "results", "hessian", "README.md")
-    for learner, title in (("mesu", "MESU, Pearson (paper)"), ("foo-vb", "FOO-VB"), ("ewc", "EWC"), ("si", "SI")):
+    for learner, title, measure in (
+        ("mesu", "MESU, Pearson (paper)", "pearson"),
+        ("foo-vb", "FOO-VB", "pearson"),
+        ("ewc", "EWC", "pearson"),
+        ("si", "SI", "pearson"),
+        ("si", "SI, path since the comparison before", "pearson_restarted"),
+    ):
+        page = "hessian" if learner in summary("hessian") else "hessian-ewc-si"
         cells = []
         for step in (1_000, 10_000, 100_000, 1_000_000):
-            score = summary("hessian")[learner][f"pearson_{step}"]
+            score = summary(page)[learner][f"{measure}_{step}"]
             spread = f" ± {score['std']:.3f}" if score["seeds"] > 1 else ""
-            cells.append(f"{score['mean']:.3f}{spread} ({score['paper']:.3f})")
+            cells.append(f"{score['mean']:.3f}{spread} ({paper_number('hessian', learner, f'pearson_{step}'):.3f})")
         has(written, f"| {title} | {' | '.join(cells)} |")
