@@ -1,6 +1,8 @@
 """The pages of results, and what the README quotes of them, are the numbers of the tables beside them."""
 
+import re
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -197,3 +199,35 @@ def test_the_hessian_page_s_correlations():
             spread = f" ± {score['std']:.3f}" if score["seeds"] > 1 else ""
             cells.append(f"{score['mean']:.3f}{spread} ({paper_number('hessian', learner, f'pearson_{step}'):.3f})")
         has(written, f"| {title} | {' | '.join(cells)} |")
+
+
+def test_the_coverage_page_names_what_there_is():
+    written = text("docs", "paper.md")
+    for name in set(re.findall(r"`(test_\w+\.py)`", written)):
+        assert (ROOT / "tests" / "equations" / name).is_file(), name
+    rules = import_module("mesu.rules")
+    for name in set(re.findall(r"`mesu\.rules\.(\w+)", written)):
+        assert hasattr(rules, name), name
+
+
+def test_the_coverage_page_has_the_numbers_of_the_tables():
+    permuted, animals = summary("permuted-mnist"), summary("animals-resnet18")
+    ours, sgd = animals["mesu-paper"], animals["sgd-0.005"]
+
+    def auroc(scores):
+        return f"{scores['ood_auroc']['mean']:.3f} ± {scores['ood_auroc']['std']:.3f}"
+
+    has(
+        text("docs", "paper.md"),
+        f"paper's rule {with_spread(ours['all_tasks_accuracy'])} % on all four at the end | 93.0 ± 1.3 |",
+        f"| {with_spread(sgd['all_tasks_accuracy'])} % | 79.0 ± 4.9 |",
+        f"AUROC {auroc(ours)} |",
+        f"AUROC {auroc(sgd)} |",
+        f"MESU {with_spread(permuted['mesu']['last_five_accuracy'])} % | 91.34 |",
+        f"MESU {permuted['mesu']['rigidity']['mean']:.0f} | 328 |",
+        f"MESU {with_spread(permuted['mesu']['newest_accuracy'])} %, "
+        f"FOO-VB {with_spread(permuted['foo-vb']['newest_accuracy'])} %",
+        f"MESU {auroc(permuted['mesu'])}, FOO-VB {auroc(permuted['foo-vb'])} |",
+        f"against {percent(permuted['ewc-online']['last_five_accuracy'])} and "
+        f"{percent(permuted['si']['last_five_accuracy'])} %",
+    )

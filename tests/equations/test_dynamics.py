@@ -10,12 +10,12 @@ so the paper's "gamma need not be 0.5" is lr_std = 1 with its half. One update i
 on the Bernoulli equation sigma' = gamma/N sigma - gamma/N (N H + 1/sp^2) sigma^3.
 """
 
-from math import inf
+from math import exp, inf
 
 import pytest
 import torch
 
-from mesu.rules import Gaussian, mesu
+from mesu.rules import Gaussian, dynamics, mesu
 
 RULES = {"paper": mesu.paper, "exact": mesu.exact}
 SP = 0.8
@@ -113,3 +113,51 @@ def test_without_forgetting_sigma_squared_falls_as_one_over_h_t(rule):
         shortfall = 1 - t * sigmas[t] ** 2 * h
         assert (shortfall > 0).all()
         assert (shortfall < (1 / (h * sigma**2) + 2 * torch.tensor(float(t)).log()) / t).all()
+
+
+def test_the_timescale_is_the_papers():
+    # CIFAR: N = 500,000, and alpha_sigma = 66 without the half; 15,000 updates in the first task are two timescales
+    assert dynamics.timescale(500_000, lr_std=132) == pytest.approx(500_000 / 66)
+    assert dynamics.lr_std_for(500_000, updates=15_000) == pytest.approx(132, rel=0.02)
+    # Animals: 18,000 updates in the first task, and 120
+    assert dynamics.lr_std_for(500_000, updates=18_000) == pytest.approx(120, rel=0.08)
+    assert dynamics.timescale(1_000, dynamics.lr_std_for(1_000, 400, timescales=5)) == pytest.approx(80)
+    assert dynamics.timescale(inf) == dynamics.timescale(1_000, lr_std=0) == inf
+
+
+@pytest.mark.parametrize("rule", RULES.values())
+def test_the_precision_comes_a_factor_e_nearer_to_its_rest_in_half_a_timescale(rule):
+    memory, lr_std = 4_000.0, 2.0
+    half = round(dynamics.timescale(memory, lr_std) / 2)
+    assert half == memory / lr_std
+    wide = torch.tensor([0.05], dtype=torch.float64)
+    h = torch.tensor([1e-4], dtype=torch.float64)
+    precision = course(rule, memory, lr_std, 2 * half, h, wide)[:, 0] ** -2
+    rest = dynamics.resting_std(1e-4, memory, SP) ** -2
+    gaps = (precision[[0, half, 2 * half]] - float(rest)).tolist()
+    assert gaps[1] / gaps[0] == pytest.approx(exp(-1), rel=2e-3)
+    assert gaps[2] / gaps[1] == pytest.approx(exp(-1), rel=2e-3)
+
+
+def test_sigma_after_is_the_closed_form():
+    t = torch.tensor([1.0, 50.0, 900.0], dtype=torch.float64)
+    printed = proposition_5(100.0, 0.5, t).numpy()
+    for row, when in zip(printed, t.tolist(), strict=True):
+        assert dynamics.sigma_after(when, SIGMA_0.numpy(), H.numpy(), 100.0, SP) == pytest.approx(row, rel=1e-12)
+    assert dynamics.sigma_after(1e6, 0.1, H.numpy(), 100.0, SP) == pytest.approx(
+        dynamics.resting_std(H.numpy(), 100.0, SP), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"memory": inf, "updates": 10}, "memory must be finite"),
+        ({"memory": 100, "updates": 0}, "updates must be a finite number greater than 0, got 0"),
+        ({"memory": 100, "updates": 5, "timescales": -1}, "timescales must be"),
+        ({"memory": 0.5, "updates": 5}, "memory must be greater than 1 update"),
+    ],
+)
+def test_rates_that_cannot_be_chosen_are_refused(settings, said):
+    with pytest.raises(ValueError, match=said):
+        dynamics.lr_std_for(**settings)

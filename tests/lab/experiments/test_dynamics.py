@@ -6,7 +6,8 @@ from math import inf
 import numpy as np
 import pytest
 
-from mesu.lab.experiments.dynamics.experiment import Dynamics, proposition_5
+from mesu.lab.experiments.dynamics.experiment import Dynamics
+from mesu.rules.dynamics import sigma_after
 
 SMALL = Dynamics(steps=10_000, stages=12, memory=(1_000, inf))
 
@@ -21,7 +22,7 @@ def sigmas(settings, entry, seed):
 def expected(memory):
     """What the closed form says at the end."""
     curvature = np.array(SMALL.scales_of_inputs) ** 2
-    return proposition_5(SMALL.steps, SMALL.first_std, curvature, memory, SMALL.prior_std, 0.5)
+    return sigma_after(SMALL.steps, SMALL.first_std, curvature, memory, SMALL.prior_std)
 
 
 @pytest.mark.parametrize("entry", SMALL.entries, ids=lambda entry: entry.label)
@@ -38,9 +39,9 @@ def test_the_closed_form_solves_the_paper_s_differential_equation():
     memory, curvature, gamma, sigma = 500.0, 0.3, 0.5, 0.1
     for _ in range(200_000):
         sigma += 0.01 * gamma / memory * (sigma - (memory * curvature + 1 / 0.25) * sigma**3)
-    assert proposition_5(2_000, 0.1, curvature, memory, 0.5, gamma) == pytest.approx(sigma, rel=1e-4)
-    assert proposition_5(2_000, 0.1, curvature, inf, 0.5, gamma) == pytest.approx(
-        proposition_5(2_000, 0.1, curvature, 1e12, 0.5, gamma), rel=1e-6
+    assert sigma_after(2_000, 0.1, curvature, memory, 0.5, 2 * gamma) == pytest.approx(sigma, rel=1e-4)
+    assert sigma_after(2_000, 0.1, curvature, inf, 0.5, 2 * gamma) == pytest.approx(
+        sigma_after(2_000, 0.1, curvature, 1e12, 0.5, 2 * gamma), rel=1e-6
     )
 
 

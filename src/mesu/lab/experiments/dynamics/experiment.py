@@ -24,6 +24,7 @@ from mesu.lab.experiments.learners import Choice, make_learner
 from mesu.lab.experiments.trial import LearnerTrial
 from mesu.lab.table import Row
 from mesu.posterior.likelihood import GaussianNoise
+from mesu.rules import dynamics
 
 
 @dataclass(frozen=True)
@@ -104,27 +105,16 @@ class DynamicsTrial(LearnerTrial):
         y = x @ truth + settings.noise_std * rng.normal(size=end - begin)
         self.model.learn(x.astype(np.float32), y[:, None].astype(np.float32))
         std = next(iter(self.model.net.pairs())).std.detach().double().numpy().ravel()
-        expected = proposition_5(
+        expected = dynamics.sigma_after(
             end,
             settings.first_std,
             scales**2 / settings.noise_std**2,
             self.memory,
             settings.prior_std,
-            settings.lr_std / 2,
+            settings.lr_std,
         )
         row = partial(self.row, end, index)
         for weight, (ours, theirs) in enumerate(zip(std, expected, strict=True)):
             yield row(None, "std", float(ours), weight)
             yield row(None, "proposition_5", float(theirs), weight)
         yield row(None, "deviation", float(np.abs(std / expected - 1).mean()))
-
-
-def proposition_5(t: float, first_std, curvature, memory: float, prior_std: float, gamma: float) -> np.ndarray:
-    """Sigma after `t` updates, by the paper's closed form."""
-    var, curvature = np.asarray(first_std, float) ** 2, np.asarray(curvature, float)
-    if memory == inf:
-        return np.sqrt(var / (1 + 2 * gamma * t * var * curvature))
-    # divided by e^(2 gamma t/N), so that long times do not overflow
-    faded = np.exp(-2 * gamma * t / memory)
-    limit = memory * var * (curvature + 1 / (memory * prior_std**2))
-    return np.sqrt(var / (faded + limit * (1 - faded)))
