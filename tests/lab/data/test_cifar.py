@@ -1,5 +1,6 @@
 """CIFAR: its pictures and batch files, and the real sets where this machine has them."""
 
+import hashlib
 import io
 import json
 
@@ -7,6 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.lab.data.made_up import COLOUR, HUNDRED, cifar_batch, cifar_module, equal, hundred_files
+
+from mesu.lab.data.published import Array, Published, digests
 
 
 def as_png(images):
@@ -69,3 +72,35 @@ def test_real_cifar100_has_its_classes_in_equal_shares(real):
     arrays = real("cifar100")
     assert np.bincount(arrays["y_train"]).tolist() == [500] * 100
     assert np.bincount(arrays["y_test"]).tolist() == [100] * 100
+
+
+def shuffled(arrays, seed=0):
+    """The same images and labels in another order."""
+    rng = np.random.default_rng(seed)
+    train, test = (rng.permutation(len(arrays[f"y_{part}"])) for part in ("train", "test"))
+    return {name: array[train if name.endswith("train") else test] for name, array in arrays.items()}
+
+
+def in_any_order(arrays):
+    """What `Published.in_any_order` says of a set."""
+    return {
+        part: hashlib.sha256(b"".join(sorted(digests(arrays[f"x_{part}"], arrays[f"y_{part}"])))).hexdigest()
+        for part in ("train", "test")
+    }
+
+
+def test_a_set_that_is_known_in_any_order_is_accepted_in_any_and_used_in_one():
+    contents = {name: Array(array.shape, array.dtype.name, None) for name, array in HUNDRED.items()}
+    known = Published("hundred", "Hundred", "", contents, in_any_order=in_any_order(HUNDRED))
+    assert known.checkable
+    for seed in (0, 1):
+        other = shuffled(HUNDRED, seed)
+        assert known.complaints(other) == []
+        assert equal(cifar_module.in_order(other), cifar_module.in_order(HUNDRED))
+    swapped = dict(HUNDRED, y_train=np.roll(HUNDRED["y_train"], 1))  # the same images and labels, put together wrongly
+    assert known.complaints(swapped) == [
+        "arrays x_train and y_train hold other images or labels than they should (by SHA-256, in any order)"
+    ]
+    brighter = dict(HUNDRED, x_test=HUNDRED["x_test"] ^ 1)
+    assert "x_test" in known.complaints(brighter)[0]
+    assert known.complaints({}) == [f"array {name} is missing" for name in contents]

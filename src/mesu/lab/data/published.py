@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -94,6 +94,8 @@ class Published:
     ships_with: str | None = None  # a required package that contains it, so that nothing is fetched or cached
     archive: str | None = None  # name of the original archive, which may be put into MESU_DATA instead
     instead: str | None = None  # advice to a user who cannot get the data set
+    # of "train" and "test": SHA-256 of the sorted SHA-256 digests of each image with its label, which no order changes
+    in_any_order: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def file(self) -> str:
@@ -107,13 +109,20 @@ class Published:
 
     @property
     def checkable(self) -> bool:
-        """Whether the SHA-256 of every array is known, so that arrays from anywhere can be checked."""
-        return all(array.sha256 for array in self.contents.values())
+        """Whether a SHA-256 of every array is known, so that arrays from anywhere can be checked."""
+        return bool(self.in_any_order) or all(array.sha256 for array in self.contents.values())
 
     def complaints(self, arrays: Arrays) -> list[str]:
         """What is wrong with these arrays, each complaint with the array's name; empty if they are the right ones."""
         each = {name: array.complaint(arrays.get(name)) for name, array in self.contents.items()}
-        return [f"array {name} {complaint}" for name, complaint in each.items() if complaint]
+        complaints = [f"array {name} {complaint}" for name, complaint in each.items() if complaint]
+        if complaints:
+            return complaints
+        return [
+            f"arrays x_{part} and y_{part} hold other images or labels than they should (by SHA-256, in any order)"
+            for part, sha256 in self.in_any_order.items()
+            if hashlib.sha256(b"".join(sorted(digests(arrays[f"x_{part}"], arrays[f"y_{part}"])))).hexdigest() != sha256
+        ]
 
     def remedy(self) -> str:
         """What a user can do who has the data from elsewhere."""
@@ -136,6 +145,13 @@ def images_and_labels(train: int, test: int, shape: tuple[int, ...], **sha256: s
     """
     shapes = {"x_train": (train, *shape), "y_train": (train,), "x_test": (test, *shape), "y_test": (test,)}
     return {name: Array(each, "uint8", sha256.get(name)) for name, each in shapes.items()}
+
+
+def digests(images: np.ndarray, labels: np.ndarray) -> list[bytes]:
+    """The SHA-256 digest of each image's bytes with its label as one byte more."""
+    return [
+        hashlib.sha256(image.tobytes() + bytes([label])).digest() for image, label in zip(images, labels, strict=True)
+    ]
 
 
 def _sha256(array: np.ndarray) -> str:
