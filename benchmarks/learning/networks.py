@@ -10,6 +10,14 @@ def perceptron(inputs: int = 784, hidden: int = 50) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, 10))
 
 
+def deep_perceptron(hidden: int = 64, layers: int = 6) -> nn.Module:
+    """Six hidden layers without normalisation."""
+    parts: list[nn.Module] = [nn.Flatten(), nn.Linear(784, hidden), nn.ReLU()]
+    for _ in range(layers - 1):
+        parts += [nn.Linear(hidden, hidden), nn.ReLU()]
+    return nn.Sequential(*parts, nn.Linear(hidden, 10))
+
+
 def lenet() -> nn.Module:
     """LeNet-5."""
     features = (

@@ -41,6 +41,7 @@ class Work(NamedTuple):
 WORK = (
     Work("perceptron, MNIST", networks.perceptron, "mnist", "fashion_mnist", 32),
     Work("perceptron, digits", lambda: networks.perceptron(64), "digits", None, 32, 10),
+    Work("deep perceptron, MNIST", networks.deep_perceptron, "mnist", "fashion_mnist", 64),
     Work("LeNet-5, MNIST", networks.lenet, "mnist", "fashion_mnist", 200),
     Work("4 conv GroupNorm, MNIST", networks.group_norm, "mnist", "fashion_mnist", 64),
     Work("residual GroupNorm, Fashion-MNIST", networks.residual, "fashion_mnist", "mnist", 64),

@@ -199,7 +199,7 @@ def test_bad_settings_of_a_later_group_leave_the_optimiser():
     with pytest.raises(ValueError, match=r"memory .* got 0\.5"):
         opt.add_param_group({"params": net.pairs("2"), "memory": 0.5})
     assert len(opt.param_groups) == 1
-    with pytest.raises(ValueError, match="'exact' or 'paper', got 'newton'"):
+    with pytest.raises(ValueError, match="'exact' or 'paper' or 'paced', got 'newton'"):
         mesu.MESU(net, memory=50, update="newton")
 
 

@@ -20,7 +20,7 @@ from mesu.engine.layout import Perceptron, read_perceptron
 from mesu.optim import PosteriorOptimizer, WeightOptimizer
 from mesu.posterior.bayesian import AT_MEAN, Bayesian
 from mesu.posterior.likelihood import Categorical, GaussianNoise
-from mesu.rules.parts import rule_of, scaled_constants
+from mesu.rules.parts import remembers, rule_of, scaled_constants
 
 # What the engine does in the place of these classes: a subclass may have anything else of its own, but not these.
 NETWORK = ("__call__", "forward", "at_mean", "nll", "sample", "pairs")
@@ -148,6 +148,11 @@ def _why_not_rule(optimizer: Any, base: type, methods: tuple[str, ...]) -> str |
     constants = optimizer.constants(optimizer.param_groups[0])
     try:
         rule = rule_of(type(constants))
+        if base is PosteriorOptimizer and remembers(constants):
+            return (
+                f"update={optimizer.param_groups[0]['update']!r} remembers its last moves, which only torch does: "
+                "update='exact' runs compiled, with bounded steps"
+            )
         for part in (rule.step, getattr(rule, "scaled", None)):
             if part is not None:
                 in_precision(part, np.float32)

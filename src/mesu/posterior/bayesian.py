@@ -33,9 +33,9 @@ ESTIMATORS = ("linear", "joint", "local", "weights")
 AT_MEAN = ("linear", "joint")  # those that draw nothing, and know the curvature
 # The default's start: a sigma of 3 / sqrt(fan_in). It is wide because sigma^2 is the first learning rate, and evidence soon
 # narrows it. Each layer adds noise to a prediction, and deep networks barely narrow the sigmas of their middle layers: so the
-# variance that is drawn is smaller by 5 for each weight matrix, and inputs of size one meet noise of about 1.3 in all layers
-# together.
+# variance that is drawn is smaller by 5 n for n weight matrices, or by 2.5 n^2 if that is more.
 WIDE, NARROWING = 3.0, 5.0
+SHALLOW = 3  # weight matrices of a network that learns well with bounded steps: two hidden layers, a recurrent layer and a head
 MARK = b"mesu 2\n\0"  # what the extra state begins with since it holds more than the noise
 
 
@@ -60,11 +60,13 @@ class Pair(_Pair):
     Attributes:
         narrowing: See `Bayesian`.
         curvature: Whether sigma's gradient is sigma times a curvature, as the estimators "linear" and "joint" give it.
+        deep: Whether it is of a network that learns better with `mesu.rules.paced`.
     """
 
     first: Tensor | None = None  # the start, shared with the network: its first batch may change it
     narrowing: float = 1.0
     curvature: bool = False
+    deep: bool = False
 
     @property
     def start(self) -> float | None:
@@ -79,11 +81,12 @@ class Pair(_Pair):
         start: float | Tensor | None = None,
         narrowing: float = 1.0,
         curvature: bool = False,
+        deep: bool = False,
     ) -> "Pair":
         """A pair is a tuple of three, for those who unpack it."""
         pair = super().__new__(cls, name, mean, std)
         pair.first = start if start is None else as_start(start)
-        pair.narrowing, pair.curvature = narrowing, curvature
+        pair.narrowing, pair.curvature, pair.deep = narrowing, curvature, deep
         return pair
 
 
@@ -124,7 +127,7 @@ class Bayesian(nn.Module):
         noise_std: Observation noise of the Gaussian likelihood.
         narrowing: How much narrower than believed weights are drawn where nothing has been learned: a variance this many
             times smaller. Draws become as wide as sigma as evidence comes in. 1 draws what is believed, as the paper does.
-            None is 5 for each weight matrix for the default estimator, else 1.
+            None is for the default estimator 5 times the number n of weight matrices, or 2.5 n² if that is more; else 1.
         vectorize: Run the samples as one batch (True) or one after the other (False); None picks the faster.
         seed: Seed of the posterior's own noise; None takes one from torch's global generator.
 
@@ -190,9 +193,10 @@ class Bayesian(nn.Module):
         self._made: dict[str, float] = {}  # the same before any inputs told their size
         self._unsized: set[str] = set()  # layers whose inputs have not been seen
         patterns = as_patterns(deterministic)
+        chosen = choose(self.module, "", patterns, [], batchnorm)
+        self._matrices = sum(self.module.get_parameter(name).dim() > 1 for name in chosen)
         if narrowing is None and wide:
-            chosen = choose(self.module, "", patterns, [], batchnorm)
-            narrowing = NARROWING * max(1, sum(self.module.get_parameter(name).dim() > 1 for name in chosen))
+            narrowing = NARROWING * max(1, self._matrices) * max(1.0, self._matrices / 2)
         self.narrowing = 1.0 if narrowing is None else float(narrowing)
         self._cover("", patterns)
         if not self._covered:
@@ -202,12 +206,12 @@ class Bayesian(nn.Module):
 
     def pairs(self, prefix: str = "") -> Iterator[Pair]:
         """Every covered parameter with its standard deviation, or only those of the submodule or parameter `prefix`."""
-        linear = self.estimator in AT_MEAN
+        linear, deep = self.estimator in AT_MEAN, self.estimator == "linear" and self._matrices > SHALLOW
         names = [name for name in self._covered if inside(name, prefix)]
         with self._turns:
             at: dict[str, Any] = dict(self.module.named_parameters(remove_duplicate=False))
             pairs = [
-                Pair(name, at[name], at[name + "_std"], self._starts.get(name), self.narrowing, linear)
+                Pair(name, at[name], at[name + "_std"], self._starts.get(name), self.narrowing, linear, deep)
                 for name in names
             ]
         yield from pairs
@@ -579,6 +583,7 @@ class Bayesian(nn.Module):
         super().__setstate__(state)
         self._starts = {name: as_start(sigma) for name, sigma in self._starts.items()}
         self.__dict__.setdefault("_unsized", set())
+        self.__dict__.setdefault("_matrices", 0)
         self.__dict__.setdefault("_made", {})
         self.__dict__.setdefault("_tells", False)
         self.__dict__.setdefault("input_size", getattr(self, "input_scale", 1.0))

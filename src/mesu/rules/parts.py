@@ -6,7 +6,9 @@ no register, and one that is defined outside of this package is as good as those
     Constants         a NamedTuple of numbers (or None), defined in this module and in no other rule's
     constants(...)    checks the settings that a user gives and returns `Constants`
     step              ``step(q, g, c)`` of a posterior rule, ``step(w, g, state, c)`` of a weight rule
-    State, initial    of a weight rule: a NamedTuple of what it remembers of a weight, and ``initial(w)`` to start from
+    State, initial    of a weight rule: a NamedTuple of what it remembers of a weight, and ``initial(w)`` to start from. A
+                      posterior rule may have them too, ``initial(q)``: its step is then ``step(q, g, state, c)``, which returns
+                      both, and only torch runs it
 
 and optional are
 
@@ -69,6 +71,11 @@ def curvature_constants(c: Any) -> Any | None:
     """The constants of the step for a curvature that is known, or None if the rule has no such step."""
     for_curvature = getattr(rule_of(type(c)), "for_curvature", None)
     return None if for_curvature is None else for_curvature(c)
+
+
+def remembers(c: Any) -> bool:
+    """Whether the rule of these constants remembers more of a weight than its value."""
+    return hasattr(rule_of(type(c)), "State")
 
 
 def consolidates(file: Any) -> bool:
