@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from benchmarks.learning import images, lenet
+from benchmarks.learning.networks import lenet
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
@@ -39,6 +39,10 @@ def digits_data() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def mnist_data() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Standardised pixels."""
     data = mnist()
+
+    def images(x: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(x, np.float32)).view(-1, 1, 28, 28)
+
     y, y_test = (torch.from_numpy(labels.astype(np.int64)) for labels in (data.y_train[:6000], data.y_test[:2000]))
     return images(data.x_train[:6000]), y, images(data.x_test[:2000]), y_test
 

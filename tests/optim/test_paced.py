@@ -100,7 +100,7 @@ def test_a_refused_step_leaves_what_is_remembered():
         opt.step()
     assert same(before, values(net))
     for key, state in opt.state_dict()["state"].items():
-        assert all(torch.equal(state[name], kept[key][name]) for name in ("velocity", "held"))
+        assert torch.equal(state["velocity"], kept[key]["velocity"])
 
 
 @pytest.mark.parametrize("foreach", [True, False])
@@ -143,7 +143,7 @@ def test_a_layer_that_takes_no_part_keeps_its_weights_and_what_is_remembered():
 
 @pytest.mark.filterwarnings("ignore::mesu.LearningWarning")
 def test_a_deep_perceptron_learns():
-    """Eight hidden layers without normalisation: with bounded steps it hardly learns."""
+    """Eight hidden layers without normalisation: as with Adam, and with bounded steps hardly."""
     images, labels = load_digits(return_X_y=True)
     x, y = torch.tensor(images / 8 - 1, dtype=torch.float32), torch.tensor(labels)
     parts = [part for _ in range(7) for part in (nn.Linear(32, 32), nn.ReLU())]
@@ -158,5 +158,13 @@ def test_a_deep_perceptron_learns():
             opt.zero_grad()
         with torch.no_grad():
             right[update] = float((net.at_mean(x[1500:]).argmax(1) == y[1500:]).float().mean())
-    assert right["auto"] > 0.7, right
-    assert right["exact"] < 0.5, right
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), *[copy.deepcopy(part) for part in parts], nn.Linear(32, 10))
+    opt = torch.optim.Adam(net.parameters())
+    for rows in torch.cat([torch.randperm(1500) for _ in range(8)]).split(50):
+        opt.zero_grad()
+        nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
+        opt.step()
+    adam = float((net(x[1500:]).argmax(1) == y[1500:]).float().mean())
+    assert right["auto"] > adam - 0.05, (right, adam)
+    assert right["exact"] < right["auto"] - 0.3, right

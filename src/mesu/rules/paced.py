@@ -2,19 +2,20 @@
 
 In a deep network a weight's own curvature says little about how far the weight may go: all weights of all layers move at once,
 and between layers gradients differ by orders of magnitude. The prior says nothing about either, so its precision has no part in
-the rate of the mean. With p = 1/sigma'^2 the precision after the step (`mesu.rules.curvature`), p_0 = 1/sigma_0^2 where the
-weight began, and n the number of updates that the memory still holds,
+the rate of the mean. With p = 1/sigma'^2 the precision after the step (`mesu.rules.curvature`), and p_0 = 1/sigma_0^2 where the
+weight began,
 
-    E    = p - p_0                             the evidence: the sum of the n curvatures that are held
-    r    = sqrt(E / n)                         the size of a typical gradient: a curvature is the mean of squared ones
-    mu'  = mu - g_mu / ( E + r / (pace * sigma_0) )            at most 3 * pace * sigma_0 away
-                - sigma'^2 * (mu - mp) / (N sp^2)              forgetting, as ever
+    E    = p - p_0                                       the evidence that the memory holds: a sum of curvatures
+    mu'  = mu - g_mu / ( E + sqrt(E) / (pace * sigma_0) )                 at most FURTHEST * sigma_0 away
+              - sigma'^2 * (mu - mp) / (N sp^2)                           forgetting, as ever
 
-While little is known, a typical gradient moves its weight by pace * sigma_0, in every layer alike. Once E is larger than
-r / (pace * sigma_0), the step is that of Bayes' rule with a prior that says nothing.
+A curvature is the mean of squared gradients, so E is what gradients of typical size add up to in squares. While little is
+known, the t-th typical gradient moves its weight by pace * sigma_0 / sqrt(t) in every layer, as with AdaGrad. Once sqrt(E)
+is larger than 1 / (pace * sigma_0), the step is that of Bayes' rule with a prior that says nothing. What is held slows a weight
+down, and what is forgotten makes it faster again.
 
-The gradients of successive updates agree in the directions in which the cost falls, and cancel in those across the valley: the
-mean makes the average of its last moves, of which each counts `momentum` times as much as the one after it.
+Gradients of successive updates agree in the directions in which the cost falls, and cancel in those across the valley: the mean
+makes the average of its last moves, of which each counts `momentum` times as much as the one after it.
 """
 
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from mesu.rules.curvature import LIMIT
 from mesu.rules.gaussian import Gaussian
 from mesu.rules.primitives import between, root
 
-FURTHEST = 3.0  # typical steps that one step may be long
+FURTHEST = 0.045  # first sigmas that one step may be long: the first typical ones, and single outliers, would be longer
 TINY = 1e-30  # keeps 0 / 0 from being NaN, for weights that no example has reached
 
 
@@ -48,7 +49,6 @@ class State(NamedTuple):
     """What is remembered of each weight."""
 
     velocity: Any  # the average of the mean's last moves
-    held: Any  # updates that the memory holds
 
 
 def constants(
@@ -58,8 +58,8 @@ def constants(
     lr_mean: float = 1.0,
     lr_std: float = 1.0,
     max_std: float | None = None,
-    pace: float = 0.015,
-    momentum: float = 0.9,
+    pace: float = 0.1,
+    momentum: float = 0.5,
 ) -> Constants:
     """Check the settings a user gives and turn them into `Constants`; those that `mesu.rules.mesu` has are the same there.
 
@@ -86,25 +86,24 @@ def for_curvature(c):
 
 
 def initial(q):
-    """At rest, with nothing held."""
-    return State(velocity=0.0 * q.mean, held=0.0 * q.mean)
+    """At rest."""
+    return State(velocity=0.0 * q.mean)
 
 
 def step(q, g, state, c):
     """The step for a curvature ``g.std``, which must not be negative: it cannot make sigma negative."""
     var = q.std * q.std
-    kept = 1.0 - c.lr_std * c.forget
-    gained = between(kept + c.lr_std * (g.std + c.pull) * var, 1.0 / LIMIT, LIMIT)
+    keep = 1.0 - c.lr_std * c.forget
+    gained = between(keep + c.lr_std * (g.std + c.pull) * var, 1.0 / LIMIT, LIMIT)
     std = no_wider(q.std / root(gained), c.max_std)
-    held = kept * state.held + c.lr_std
-    # in units of the first sigma: the evidence, at least that of this update, whatever rounding leaves of the sum
+    # in units of the first sigma; at least the evidence of this update, whatever rounding leaves of the sum
     evidence = larger(gained / (var * c.start) - 1.0, c.lr_std * g.std / c.start)
     first = 1.0 / root(c.start)
-    slowness = c.pace * evidence + root(evidence / (held + TINY)) + TINY
-    move = first * between(c.pace * first * g.mean / slowness, -FURTHEST * c.pace, FURTHEST * c.pace)
+    slowness = c.pace * evidence + root(evidence) + TINY
+    move = first * between(c.pace * first * g.mean / slowness, -FURTHEST, FURTHEST)
     pulled = std * std * c.pull * (q.mean - c.prior_mean)
     velocity = c.momentum * state.velocity - (1.0 - c.momentum) * c.lr_mean * (move + pulled)
-    return Gaussian(q.mean + velocity, std), State(velocity, held)
+    return Gaussian(q.mean + velocity, std), State(velocity)
 
 
 def larger(a, b):
