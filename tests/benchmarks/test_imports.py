@@ -10,6 +10,7 @@ MODULES = sorted(path.relative_to(FOLDER.parent).with_suffix("") for path in FOL
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
-def test_it_can_be_imported(module):
+def test_it_can_be_imported(module, monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))  # as for those that are run by their path
     if module.name != "__main__":
         importlib.import_module(".".join(module.parts))
