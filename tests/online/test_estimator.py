@@ -33,7 +33,7 @@ def test_an_estimator_has_defaults_of_its_own(estimator, regression, found):
 def test_predictions_draw_what_the_learner_would_draw():
     weights = start_weights(CLASSES, (5, 12, 4))
     weights.std[::3] *= 0.1  # some weights have learned
-    learner, _ = make_learner(CLASSES, weights, 1, 1.0)
+    learner = make_learner(CLASSES, weights, 1, 1.0).learner
     linear = [module for module in learner.net.module if hasattr(module, "weight")]
     for (weight, bias), module in zip(layers(drawn_weights(CLASSES, weights)), linear, strict=True):
         for part, leaf in ((weight, "weight"), (bias, "bias")):

@@ -12,6 +12,7 @@ from sklearn.datasets import make_friedman1
 
 import mesu
 from mesu.online.model import OnlineModel, is_refresh, refresh_after
+from mesu.online.network import Learner
 
 
 def test_scoring_weights_are_refreshed_at_fixed_updates():
@@ -43,10 +44,10 @@ def test_how_a_stream_is_cut_cannot_be_told(lengths, chosen, standardise):
 def test_the_engine_learns():
     for chosen in (CLASSES, NUMBERS, JOINT):
         stream = OnlineModel(chosen, 5)
-        assert stream._learner(stream.snapshot)[0].engine is not None
+        assert stream._learner(stream.snapshot).plan is not None
         stream.learn(*clusters(10))
         assert stream.snapshot.updates == stream.snapshot.rows == 10
-        assert stream._learner(stream.snapshot)[0].net.noise.step == 10 or chosen is not NUMBERS
+        assert stream._learner(stream.snapshot).learner.net.noise.step == 10 or chosen is not NUMBERS
 
 
 @pytest.mark.parametrize("passes", [1, 7])
@@ -82,7 +83,7 @@ def test_a_chunk_is_learned_as_a_whole_or_not_at_all(monkeypatch):
     for each in (stream, twin):
         each.learn(X[:100], y[:100])
     before, calls = stream.snapshot, []
-    learn = mesu.BayesianLearner.learn
+    learn = Learner.learn
 
     def fails_later(self, *chunk):
         calls.append(chunk)
@@ -90,7 +91,7 @@ def test_a_chunk_is_learned_as_a_whole_or_not_at_all(monkeypatch):
             raise mesu.StepRefused("enough")
         learn(self, *chunk)
 
-    monkeypatch.setattr(mesu.BayesianLearner, "learn", fails_later)
+    monkeypatch.setattr(Learner, "learn", fails_later)
     with pytest.raises(mesu.StepRefused):
         stream.learn(np.tile(X, (2, 1)), np.tile(y + 1, 2))  # with a class that is new, too
     monkeypatch.undo()

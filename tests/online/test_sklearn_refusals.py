@@ -72,8 +72,8 @@ def bad_targets(draw, regression):
 
 def untouched(model, before, live):
     assert model._online.snapshot is before
-    assert all(np.array_equal(a, b) for a, b in zip(live, model._online._learner(before)[1][:2], strict=True))
-    learner, _ = model._online._learner(before)
+    assert all(np.array_equal(a, b) for a, b in zip(live, model._online._learner(before).live[:2], strict=True))
+    learner = model._online._learner(before).learner
     assert learner.net.estimator in ("linear", "joint") or learner.net.noise.step == before.updates
     assert model.n_features_in_ == 5
 
@@ -91,7 +91,7 @@ def learned():
 def test_bad_input_changes_nothing(kind, learned):
     model = learned[kind]
     before = model._online.snapshot
-    live = [a.copy() for a in model._online._learner(before)[1][:2]]
+    live = [a.copy() for a in model._online._learner(before).live[:2]]
     good = np.zeros((3, 5)), np.array([0, 1, 2])
     counted = 0
 
@@ -171,5 +171,5 @@ def test_other_complaints_about_a_table_stay_what_they_are():
 
 @pytest.mark.parametrize("kind", [mesu.MESUClassifier, mesu.MESURegressor])
 def test_a_wrong_argument_of_fit_names_the_class_that_was_called(kind):
-    with pytest.raises(TypeError, match=rf"{kind.__name__}\.fit\(\).*sample_weight"):
-        kind().fit([[0.0], [1.0]], [0, 1], sample_weight=[1, 1])
+    with pytest.raises(TypeError, match=rf"{kind.__name__}\.fit\(\).*sample_weights"):
+        kind().fit([[0.0], [1.0]], [0, 1], sample_weights=[1, 1])

@@ -43,7 +43,7 @@ def test_predicting_changes_nothing(kind):
     X, y = clusters(150)
     model, twin = kind(random_state=0).partial_fit(X, y), kind(random_state=0).partial_fit(X, y)
     before = model._online.snapshot
-    live = [a.copy() for a in model._online._learner(before)[1][:2]]
+    live = [a.copy() for a in model._online._learner(before).live[:2]]
     state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     asked = [
         (model.predict(X), model.uncertainty(X), model.score_samples(X), model.is_novel(X), str(model.memory_report()))
@@ -52,7 +52,7 @@ def test_predicting_changes_nothing(kind):
     for first, second in zip(*asked, strict=True):
         np.testing.assert_array_equal(first, second)
     assert model._online.snapshot is before
-    assert all(np.array_equal(a, b) for a, b in zip(live, model._online._learner(before)[1][:2], strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(live, model._online._learner(before).live[:2], strict=True))
     model.partial_fit(X, y)
     assert same(model._online.snapshot, twin.partial_fit(X, y)._online.snapshot)
     # nor does learning touch anybody else's random numbers

@@ -56,10 +56,9 @@ def _noise(units: int, samples: int, dtype: type) -> np.ndarray:
 def classify(weights: Weights, x: np.ndarray, samples: int) -> Prediction:
     """Class probabilities of rows, averaged over `samples` draws."""
     probs = np.empty((len(x), weights.sizes[-1]))
-    total, aleatoric = np.empty(len(x)), np.empty(len(x))
-    _classify(probs, total, aleatoric, *_arguments(weights, x, samples))
-    aleatoric = np.clip(aleatoric, 0.0, total)  # Jensen's inequality, past rounding
-    return Prediction(probs, total, aleatoric, total - aleatoric)
+    total, aleatoric, epistemic = np.empty(len(x)), np.empty(len(x)), np.empty(len(x))
+    _classify(probs, total, aleatoric, epistemic, *_arguments(weights, x, samples))
+    return Prediction(probs, total, aleatoric, epistemic)
 
 
 def regress(weights: Weights, x: np.ndarray, samples: int, noise_var: float) -> RegressionPrediction:
@@ -73,8 +72,13 @@ def _arguments(weights: Weights, x: np.ndarray, samples: int) -> Any:
     mean, std, sizes = weights
     dtype = mean.dtype.type
     # three more lines than units: for a layer's variances, and for the sums of a softmax
-    room = np.zeros((2, max(sizes[1:]) + 3, samples), dtype)
-    return mean, std, np.array(sizes), np.ascontiguousarray(x, dtype), _noise(sum(sizes[1:]), samples, dtype), *room
+    room = np.empty((2, max(sizes[1:]) + 3, samples), dtype)
+    return mean, std, *_prepared(sizes, samples, dtype), np.ascontiguousarray(x, dtype), room[0], room[1]
+
+
+@lru_cache(maxsize=32)
+def _prepared(sizes: tuple[int, ...], samples: int, dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    return np.array(sizes), _noise(sum(sizes[1:]), samples, dtype)
 
 
 @numba.njit(**FLAGS)
@@ -116,7 +120,7 @@ def _draw(mean, std, sizes, x, row, noise, h, above):
 
 
 @on_disk()
-def _classify(probs, total, aleatoric, mean, std, sizes, x, noise, h, above):
+def _classify(probs, total, aleatoric, epistemic, mean, std, sizes, noise, x, h, above):
     classes, draws = sizes[-1], noise.shape[1]
     for row in range(len(x)):
         scores, spare = _draw(mean, std, sizes, x, row, noise, h, above)
@@ -149,11 +153,15 @@ def _classify(probs, total, aleatoric, mean, std, sizes, x, noise, h, above):
             if p > 0.0:
                 mixed -= p * np.log(p)
         total[row] = mixed
-        aleatoric[row] = entropy / draws
+        # Jensen's inequality, past rounding; NaN stays NaN
+        mean_entropy = entropy / draws
+        mean_entropy = 0.0 if mean_entropy < 0.0 else mean_entropy
+        aleatoric[row] = mixed if mean_entropy > mixed else mean_entropy
+        epistemic[row] = mixed - aleatoric[row]
 
 
 @on_disk()
-def _regress(means, variances, mean, std, sizes, x, noise, h, above):
+def _regress(means, variances, mean, std, sizes, noise, x, h, above):
     draws = noise.shape[1]
     for row in range(len(x)):
         out, _ = _draw(mean, std, sizes, x, row, noise, h, above)

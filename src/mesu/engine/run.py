@@ -1,21 +1,18 @@
 """Learning a chunk of a stream in compiled code: the engines that `mesu.learners` drive."""
 
 import itertools
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from numba.core.errors import NumbaError
 from torch import nn
 
 from mesu import optim
-from mesu.engine import linear, predict
-from mesu.engine.compiled import typed
+from mesu.engine import predict
 from mesu.engine.layout import Perceptron, read_perceptron, share_flat
 from mesu.engine.loops import fisher_loop, learning_loop, predicting_loop
+from mesu.engine.plan import Plan, compiled_constants, explained, scratch
 from mesu.engine.supports import checked, checked_inputs, why_not
 from mesu.health import next_look
 from mesu.optim import StepRefused
@@ -23,9 +20,8 @@ from mesu.optim import health as sigmas
 from mesu.posterior import health as batches
 from mesu.posterior.bayesian import AT_MEAN, Bayesian, Pair
 from mesu.posterior.draws import drawn_std
-from mesu.posterior.likelihood import Categorical, GaussianNoise
+from mesu.posterior.likelihood import Categorical
 from mesu.rules.checks import whole
-from mesu.rules.parts import curvature_constants, idle_constants
 
 ROWS_WORTH_A_THREAD = 64  # fewer rows than this are predicted sooner than a thread starts
 
@@ -53,6 +49,7 @@ class PosteriorEngine:
         self.net, self.optimizer, self.shape = net, optimizer, shape
         self.samples, self.batch = 1 if net.estimator in AT_MEAN else samples, batch
         self._work: dict[Any, Any] = {}
+        self._planned: tuple[Any, Plan] | None = None  # with what it was made for
         self._updates, self._look = 0, 1  # how many were made, and when to look for what goes wrong: `mesu.health`
 
     def learn(self, x: np.ndarray, y: np.ndarray, noise: np.ndarray | None = None) -> None:
@@ -67,55 +64,86 @@ class PosteriorEngine:
             ValueError: if the chunk cannot be learned; nothing has changed then.
             StepRefused: if a sigma stopped being positive on the way; nothing has changed then either.
         """
-        net, shape = self.net, self.shape
-        pairs = self._pairs()
-        mean, std = share_flat([pair.mean for pair in pairs]), share_flat([pair.std for pair in pairs])
-        dtype = mean.dtype.type
-        x, y = checked(x, y, shape, net.likelihood, dtype, self.batch)
+        net = self.net
+        plan = self.plan()
+        mean, std, dtype = plan.mean, plan.std, plan.mean.dtype.type
+        x, y = checked(x, y, self.shape, net.likelihood, dtype, self.batch)
         normals = self.normals(mean.size)
-        given = np.zeros((0, 0), dtype) if noise is None else np.ascontiguousarray(noise, dtype)
-        if len(given) and given.shape != (len(x) // self.batch, normals):
+        given = None if noise is None else np.ascontiguousarray(noise, dtype)
+        if given is not None and given.shape != (len(x) // self.batch, normals):
             raise ValueError(f"noise must have shape {(len(x) // self.batch, normals)}, got {given.shape}")
-        likelihood: Any = net.likelihood
-        precision = likelihood.noise_std**-2 if isinstance(likelihood, GaussianNoise) else 0.0
-        work = self._scratch(normals, dtype)
-        layout = shape.network(self.batch, self.samples, precision)
-        constants, idle = compiled_constants(self.optimizer, dtype)
-        # the first update, which moves nothing, multiplies these by 0: 0 * NaN is NaN
-        for buffer in (work.q, work.d, work.x2):
-            buffer[:] = 0
         before = mean.copy(), std.copy()
         sized = self._fit_inputs(x)
-        starts = np.array([(pair.start or 1.0) ** -2 for pair in pairs], dtype)
-        counter = net.noise
-        known = curvature_constants(constants)
-        learn = learning_loop(net.estimator, type(constants), None if known is None else type(known))
+        good = False
         try:
-            with explained(constants):
-                negative = learn(
-                    mean, std, layout, starts, x, y, given, counter.seed, counter.step, constants, idle, work
-                )
-        except BaseException:  # a rule that cannot be compiled: the inputs have told nothing
-            mean[:], std[:] = before
-            if sized is not None:
-                net.set_extra_state(sized)
-            raise
-        if negative != 0 or not (np.isfinite(mean.sum()) and std.min() > 0 and std.max() < np.inf):
-            mean[:], std[:] = before
-            if sized is not None:
-                net.set_extra_state(sized)
-            raise StepRefused(
-                f"learning these {len(x)} examples would leave some weights not finite or their sigma not positive, so the "
-                f"chunk was refused and nothing changed: scale the inputs down (the largest is {np.abs(x).max():.3g}), or "
-                f"{self.optimizer.remedy}"
-            )
-        if noise is None and normals:
-            counter.step += len(x) // self.batch
-        self._updates += len(x) // self.batch
+            good = (self.plan() if sized is not None else plan).run(x, y, given)
+        finally:
+            if not good:
+                mean[:], std[:] = before
+                if sized is not None:
+                    net.set_extra_state(sized)
+        if not good:
+            raise self.refusal(x)
+        self.learned(x, y, drawn=noise is None)
+
+    def plan(self) -> Plan:
+        """What moves the weights, under the settings as they are: made anew if these have changed, or the weights' memory."""
+        net, pairs = self.net, self._pairs()
+        noise_std = getattr(net.likelihood, "noise_std", None)
+        places = [(part.data_ptr(), part.stride(), part.dtype) for pair in pairs for part in (pair.mean, pair.std)]
+        starts = [pair.start for pair in pairs]
+        constants = self.optimizer.constants(self.optimizer.param_groups[0])
+        key = net.estimator, self.samples, self.batch, noise_std, type(constants), constants, starts, id(net.noise)
+        if self._planned is None or self._planned[0] != (places, key):
+            weights = sum(pair.mean.numel() for pair in pairs)
+            dtype = np.float32 if pairs[0].mean.dtype == torch.float32 else np.float64
+            work = self._scratch(self.normals(weights), dtype)
+            plan = Plan(net, pairs, self.optimizer, self.shape, self.samples, self.batch, work)
+            # only now: the plan may have moved the weights to one place
+            places = [(part.data_ptr(), part.stride(), part.dtype) for pair in pairs for part in (pair.mean, pair.std)]
+            self._planned = (places, key), plan
+        return self._planned[1]
+
+    def counting(self, plan: Plan, times: float) -> Plan:
+        """The plan for rows whose evidence counts several times, or a part of once; forgetting goes with it.
+
+        An update then is what one update is with so many copies of the row, under a memory as many times shorter: a rate of the
+        rule multiplies both. A joint step divides by the variance of what it believes, so for it the targets are as many times
+        more precise.
+
+        Raises:
+            ValueError: if one update would forget everything.
+        """
+        group = dict(self.optimizer.param_groups[0])
+        if self.net.estimator == "joint":
+            group["memory"] = group["memory"] / times
+            precision = plan.precision * times
+        else:
+            group["lr"] = group.get("lr", 1.0) * times
+            precision = plan.precision
+        return plan.counting(*compiled_constants(self.optimizer, plan.mean.dtype.type, group), precision)
+
+    def learned(self, x: np.ndarray, y: np.ndarray, drawn: bool = True) -> None:
+        """Count rows that a plan has learned, and look for what goes wrong now and then; `drawn` if their noise was drawn."""
+        updates = len(x) // self.batch
+        if drawn and self.net.estimator not in AT_MEAN:
+            self.net.noise.step += updates
+        self._updates += updates
         if self._updates >= self._look:
             self._look = next_look(self._updates)
             sigmas.look_at_sigmas(self.optimizer, self._updates)
-            batches.look_at_chunk(net, self._updates, x, y)
+            batches.look_at_chunk(self.net, self._updates, x, y)
+
+    def refusal(self, x: np.ndarray) -> StepRefused:
+        """The error for rows after which the weights cannot be used."""
+        return StepRefused(
+            f"learning these {len(x)} examples would leave some weights not finite or their sigma not positive, so the "
+            f"chunk was refused and nothing changed: scale the inputs down (the largest is {np.abs(x).max():.3g}), or "
+            f"{self.optimizer.remedy}"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_work": {}, "_planned": None}  # machine code is of one process
 
     def _fit_inputs(self, x: np.ndarray) -> torch.Tensor | None:
         """Let the first update's inputs tell how large they are; what the network knew before, or None if it knew already."""
@@ -181,10 +209,7 @@ class PosteriorEngine:
         """Scratch space of the loop, kept from chunk to chunk."""
         key = self.net.estimator, self.batch, self.samples, normals, dtype
         if key not in self._work:
-            if self.net.estimator in AT_MEAN:
-                self._work = {key: linear.scratch(self.shape.sizes, self.batch, dtype)}
-            else:
-                self._work = {key: self.shape.work(self.batch, self.samples, normals, dtype)}
+            self._work = {key: scratch(self.net.estimator, self.shape, self.samples, self.batch, normals, dtype)}
         return self._work[key]
 
 
@@ -260,25 +285,6 @@ class WeightEngine:
                 self.optimizer.state[parameter][field] = view
                 at += parameter.numel()
         return weight, flat.numpy()
-
-
-def compiled_constants(optimizer: Any, dtype: type) -> tuple[Any, Any]:
-    """The constants of an optimiser's rule for compiled code, and those that move nothing; None if the rule has none."""
-    constants = optimizer.constants(optimizer.param_groups[0])
-    idle = idle_constants(constants)
-    return typed(constants, dtype), None if idle is None else typed(idle, dtype)
-
-
-@contextmanager
-def explained(constants: Any) -> Iterator[None]:
-    """Say which rule it is that cannot be compiled."""
-    try:
-        yield
-    except NumbaError as error:
-        raise ValueError(
-            f"the rule {type(constants).__module__} cannot be compiled: write its step with operators and "
-            "mesu.rules.primitives only (mesu.testing.check_rule shows where), or learn with engine=False"
-        ) from error
 
 
 def learn_together(learners: list[Any], chunks: list[tuple[np.ndarray, np.ndarray]]) -> None:

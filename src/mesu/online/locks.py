@@ -6,8 +6,7 @@ and so would torch wait for its worker threads: a child has one thread for torch
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -24,12 +23,17 @@ class Lock:
         self._lock, self._lost = threading.RLock(), False
         _all.add(self)
 
-    @contextmanager
-    def held(self) -> Iterator[bool]:
+    def held(self) -> "Lock":
         """Hold the lock. Gives whether another thread held it at a fork, which left what it was changing half done."""
-        with self._lock:
-            lost, self._lost = self._lost, False
-            yield lost
+        return self
+
+    def __enter__(self) -> bool:
+        self._lock.acquire()
+        lost, self._lost = self._lost, False
+        return lost
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
     def _renew(self) -> None:
         if self._lock.acquire(blocking=False):  # nobody's, or of the thread that forked
@@ -45,8 +49,11 @@ _giving = Lock()
 
 def lock_of(model: Any) -> Lock:
     """The lock of a model. It is not kept in the model, where copies and pickles would find it."""
-    with _giving.held():
-        return _of_models.setdefault(model, Lock())
+    lock = _of_models.get(model)
+    if lock is None:
+        with _giving.held():
+            lock = _of_models.setdefault(model, Lock())
+    return lock
 
 
 class once(Generic[Value]):  # noqa: N801  (a decorator)

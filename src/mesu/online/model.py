@@ -21,11 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from mesu.engine.predict import Weights
-from mesu.learners import BayesianLearner
 from mesu.online.growth import numbered, with_inputs, with_labels
 from mesu.online.locks import Lock
-from mesu.online.network import copy_weights, make_learner, set_memory, set_noise
+from mesu.online.network import Learner, copy_weights, make_learner
 from mesu.online.scaling import follow, of_whole
 from mesu.online.settings import BLOCK, Settings
 from mesu.online.snapshot import Snapshot, check_width, first_snapshot
@@ -46,13 +44,16 @@ class OnlineModel:
     def __init__(self, settings: Settings, inputs: int, snapshot: Snapshot | None = None) -> None:
         self._lock = Lock()
         self.snapshot = snapshot or first_snapshot(settings, inputs)
-        self._working: tuple[BayesianLearner, Weights] | None = (
-            None  # built from a snapshot when there is something to learn
-        )
+        self._working: Learner | None = None  # built from a snapshot when there is something to learn
         self._ahead = False  # whether the learner has weights that no snapshot has yet
 
     def learn(
-        self, x: np.ndarray, y: np.ndarray, labels: Iterable = (), widths: Mapping[int, int] | None = None
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        labels: Iterable = (),
+        widths: Mapping[int, int] | None = None,
+        counts: np.ndarray | None = None,
     ) -> None:
         """Learn rows in order: all of them, or none if one is refused.
 
@@ -61,6 +62,7 @@ class OnlineModel:
             y: Labels ``[T]`` or real targets ``[T]``.
             labels: Classes that will come, if they are known; others are taken as they appear.
             widths: Where columns are new: from which row on how many of the columns count.
+            counts: How many times the evidence of each row counts, if not once; positive.
 
         Raises:
             ValueError: naming what is wrong with the rows; nothing has changed then.
@@ -68,15 +70,26 @@ class OnlineModel:
         widths = widths or {}
         with self._changing() as now:
             check_width(x, max(widths.values(), default=now.weights.sizes[0]))
-            now, new_labels = with_labels(now, labels), {}
+            now, new_labels = self._grown(now, None, labels), {}
             if not now.settings.regression:
-                y, new_labels = numbered(now.labels, y)
-            for start, end in pairwise(sorted({0, len(x), *widths, *new_labels})):
-                now = self._grown(now, widths.get(start), [new_labels[start]] if start in new_labels else [])
-                now = self._learn(now, x[start:end, : now.weights.sizes[0]], y[start:end], fixed=False)
-            self.snapshot = self._caught_up(replace(now, rows=now.rows + len(x)))
+                y, new_labels = _numbered(now, y)
+            if widths or new_labels:
+                for start, end in pairwise(sorted({0, len(x), *widths, *new_labels})):
+                    now = self._grown(now, widths.get(start), [new_labels[start]] if start in new_labels else [])
+                    some = None if counts is None else counts[start:end]
+                    now = self._learn(now, x[start:end, : now.weights.sizes[0]], y[start:end], some, fixed=False)
+            else:
+                now = self._learn(now, x, y, counts, fixed=False)
+            self.snapshot = self._caught_up(now, len(x))
 
-    def learn_set(self, x: np.ndarray, y: np.ndarray, passes: int, order: np.random.RandomState) -> None:
+    def learn_set(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        passes: int,
+        order: np.random.RandomState,
+        counts: np.ndarray | None = None,
+    ) -> None:
         """Learn a whole set at the start: standardise it as a whole and learn it `passes` times in random order.
 
         Each pass counts as new evidence, which a small set needs. The memory still counts examples, however many passes.
@@ -93,16 +106,18 @@ class OnlineModel:
             else:
                 now = self._grown(now, None, np.unique(y).tolist())
                 y, _ = numbered(now.labels, y)
-            learner, _ = self._learner(now)
-            set_memory(learner, memory * passes)
+            self._working = self._learner(now).remembering(memory * passes)
             for _ in range(passes):
                 shuffled = order.permutation(len(x))
-                now = self._learn(now, x[shuffled], y[shuffled], fixed=True)
-            set_memory(learner, memory)
-            self.snapshot = self._caught_up(replace(now, rows=now.rows + len(x)))
+                theirs = None if counts is None else counts[shuffled]
+                now = self._learn(now, x[shuffled], y[shuffled], theirs, fixed=True)
+            self._working = self._learner(now).remembering(memory)
+            self.snapshot = self._caught_up(now, len(x))
 
     def set_predict_samples(self, predict_samples: int) -> None:
         """Average predictions over this many draws from now on."""
+        if predict_samples == self.snapshot.settings.predict_samples:
+            return
         with self._lock.held():
             self.snapshot = self.snapshot.with_predict_samples(predict_samples)
 
@@ -118,57 +133,62 @@ class OnlineModel:
                 self._working, self._ahead = None, False
                 raise
 
-    def _learner(self, now: Snapshot) -> tuple[BayesianLearner, Weights]:
-        """The learner and the weights that it changes."""
+    def _learner(self, now: Snapshot) -> Learner:
+        """What learns, and the weights that it changes."""
         if self._working is None:
             self._working = make_learner(now.settings, now.weights, now.updates, now.noise_std)
         return self._working
 
-    def _caught_up(self, now: Snapshot) -> Snapshot:
-        """The snapshot with a copy of the learner's weights, if they have changed since the last copy."""
-        if self._ahead:
-            now, self._ahead = replace(now, weights=copy_weights(self._learner(now)[1])), False
-        return now
+    def _caught_up(self, now: Snapshot, rows: int = 0) -> Snapshot:
+        """The snapshot after so many more rows, with a copy of the weights if they have changed since the last copy."""
+        if not self._ahead:
+            return now.changed(rows=now.rows + rows) if rows else now
+        self._ahead = False
+        return now.changed(rows=now.rows + rows, weights=copy_weights(self._learner(now).live))
 
     def _grown(self, now: Snapshot, inputs: int | None, labels: Iterable) -> Snapshot:
         """The snapshot with these columns and classes. If it had fewer, the learner is built anew before it learns."""
+        labels = tuple(labels)
+        if inputs is None and not labels:
+            return now
         now = self._caught_up(now)
         grown = with_labels(now if inputs is None else with_inputs(now, inputs), labels)
         if grown.weights is not now.weights:
             self._working = None
         return grown
 
-    def _learn(self, now: Snapshot, x: np.ndarray, y: np.ndarray, fixed: bool) -> Snapshot:
+    def _learn(self, now: Snapshot, x: np.ndarray, y: np.ndarray, counts: np.ndarray | None, fixed: bool) -> Snapshot:
         """Learn rows whose classes are all known; `fixed` leaves the running means as they are."""
-        memory, regression = now.settings.memory, now.settings.regression
-        learner, live = self._learner(now)
-        block, at = now.settings.block, 0
+        settings = now.settings
+        memory, regression = settings.memory, settings.regression
+        learner, block, at = self._learner(now), settings.block, 0
         while at < len(x):
             piece = slice(at, min(len(x), at + refresh_after(now.updates, block) - now.updates))
-            target: Any = y[piece]
+            rows, target = x[piece], y[piece]
             if is_refresh(now.updates, block):
                 if regression and not fixed:
-                    now = repaired(now, live) or rescaled(now, live, target[:1])
+                    now = repaired(now, learner.live) or rescaled(now, learner.live, target[:1])
                     self._ahead = True
                 now = self._caught_up(now)
                 now = now.with_scoring_weights(now.weights)
                 if regression:
-                    set_noise(learner, now.noise_std)
-            if fixed or not now.settings.standardise:
-                now = now if fixed else now.sized_by(x[piece])
-                z = now.inputs_for(x[piece])
+                    learner = self._working = learner.with_noise(now.noise_std)
+            found: dict[str, Any] = {}
+            if fixed or not settings.standardise:
+                now = now if fixed else now.sized_by(rows)
+                z = now.inputs_for(rows)
             else:
-                scale, z = follow(now.inputs, x[piece], memory, now.settings.dtype)
-                now = replace(now, inputs=scale)
+                found["inputs"], z = follow(now.inputs, rows, memory, settings.dtype)
             if regression:
-                now = now if fixed else replace(now, targets=follow(now.targets, target[:, None], memory)[0])
-                now = now.scored(z, in_units(now, target))
-                target = scaled(now, target)
+                if not fixed:
+                    found["targets"], _ = follow(now.targets, target[:, None], memory)
+                found |= now.scores(z, in_units(now, target))
+                target = scaled(now, target).astype(settings.dtype)
             else:
-                now = now.scored(z, target)
-            learner.learn(z, target)
+                found |= now.scores(z, target)
+            learner.learn(z, target, None if counts is None else counts[piece])
             self._ahead = True
-            now = replace(now, updates=now.updates + len(z))
+            now = now.changed(**found, updates=now.updates + len(z))
             at += len(z)
         return now
 
@@ -183,6 +203,14 @@ class OnlineModel:
     def __setstate__(self, kept: dict[str, Any]) -> None:
         snapshot = kept["snapshot"].copied()
         self.__init__(snapshot.settings, snapshot.weights.sizes[0], snapshot)
+
+
+def _numbered(now: Snapshot, y: np.ndarray) -> tuple[np.ndarray, dict[int, Any]]:
+    """As `numbered`, sooner where all classes are known."""
+    try:
+        return np.array([now.numbers[label] for label in y.tolist()], np.int64), {}
+    except KeyError:
+        return numbered(now.labels, y)
 
 
 def refresh_after(updates: int, block: int = BLOCK) -> int:

@@ -5,15 +5,18 @@ something is to be learned.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
+from numba.extending import overload
 from torch import nn
 
-from mesu.engine.layout import share_flat
+from mesu.engine.compiled import in_precision, on_disk, precision_of
+from mesu.engine.plan import Plan, compiled_constants
 from mesu.engine.predict import Weights, layer_edges
+from mesu.engine.run import PosteriorEngine
 from mesu.health import silence
 from mesu.learners import BayesianLearner
 from mesu.online.settings import CAUTION, LONGEST_STEP, Settings
@@ -21,6 +24,8 @@ from mesu.optim import MESU
 from mesu.posterior.bayesian import Bayesian
 from mesu.posterior.initial import KEEP_SCALE
 from mesu.rules.bounds import drawn
+
+EXACT: Any = {"error_model": "numpy", "nogil": True}
 
 
 def start_weights(settings: Settings, sizes: tuple[int, ...]) -> Weights:
@@ -45,11 +50,33 @@ def drawn_weights(settings: Settings, weights: Weights) -> Weights:
     if settings.narrowing == 1:
         return weights
     std = np.empty_like(weights.std)
-    edges = pairwise(layer_edges(weights.sizes))
-    for inputs, (start, end) in zip(weights.sizes, edges, strict=False):
-        narrow = (settings.narrowing - 1) / first_std(settings, inputs) ** 2
-        std[start:end] = drawn(torch.from_numpy(weights.std[start:end]), narrow).numpy()
+    _fill_drawn(weights.std, *_narrowing(settings, weights.sizes), std)
     return weights._replace(std=std)
+
+
+@lru_cache(maxsize=32)
+def _narrowing(settings: Settings, sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Where each layer begins in the flat arrays, and how much narrower its weights are drawn."""
+    narrow = [(settings.narrowing - 1) / first_std(settings, inputs) ** 2 for inputs in sizes[:-1]]
+    return np.array(layer_edges(sizes)), np.array(narrow, settings.dtype)
+
+
+def _narrower(std, narrow):
+    """`mesu.rules.bounds.drawn`; compiled code only."""
+    raise NotImplementedError
+
+
+@overload(_narrower, jit_options=EXACT)
+def _narrower_typed(std, narrow):
+    return in_precision(drawn, precision_of(std))
+
+
+@on_disk(flags=EXACT)
+def _fill_drawn(std, edges, narrow, into):
+    """The same numbers as torch has: nothing is fused or reordered."""
+    for layer in range(len(narrow)):
+        for i in range(edges[layer], edges[layer + 1]):
+            into[i] = _narrower(std[i], narrow[layer])
 
 
 def grown_weights(settings: Settings, weights: Weights, inputs: int, outputs: int) -> Weights:
@@ -80,10 +107,57 @@ def copy_weights(weights: Weights) -> Weights:
     return Weights(weights.mean.copy(), weights.std.copy(), weights.sizes)
 
 
-def make_learner(
-    settings: Settings, weights: Weights, updates: int, noise_std: float
-) -> tuple[BayesianLearner, Weights]:
-    """The learner that continues from these weights bit for bit, and the flat arrays that change when it learns.
+class Learner(NamedTuple):
+    """What moves the weights of an online model: made from a snapshot, and good until the network grows."""
+
+    learner: BayesianLearner
+    live: Weights  # the flat arrays that change when it learns
+    engine: PosteriorEngine
+    plan: Plan
+
+    def remembering(self, memory: float) -> "Learner":
+        """The same, with a memory of this many updates."""
+        for group in self.learner.optimizer.param_groups:
+            group["memory"] = memory
+        return self._replace(plan=self.engine.plan())
+
+    def with_noise(self, noise_std: float) -> "Learner":
+        """The same, with another noise of the targets."""
+        self.learner.net.likelihood.noise_std = noise_std  # type: ignore[attr-defined]
+        constants = compiled_constants(self.learner.optimizer, self.live.mean.dtype.type)
+        return self._replace(plan=self.plan.counting(*constants, noise_std**-2))
+
+    def learn(self, x: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> None:
+        """Learn standardised rows, with numbers of classes, or with scaled targets in the precision of the weights.
+
+        Args:
+            x: Inputs ``[T, d]``.
+            y: Classes or targets.
+            counts: How many times each row's evidence counts, if not once; positive.
+
+        Raises:
+            StepRefused: if the weights cannot be used afterwards.
+        """
+        x = np.ascontiguousarray(x, self.live.mean.dtype)  # compiled code takes that for granted
+        if counts is None:
+            self._run(self.plan, x, y)
+            return
+        changes = np.flatnonzero(np.diff(counts)) + 1
+        plans: dict[float, Plan] = {}
+        for start, end in pairwise([0, *changes.tolist(), len(x)]):
+            times = float(counts[start])
+            if times not in plans:
+                plans[times] = self.engine.counting(self.plan, times)
+            self._run(plans[times], x[start:end], y[start:end])
+
+    def _run(self, plan: Plan, x: np.ndarray, y: np.ndarray) -> None:
+        if not plan.run(x, y):
+            raise self.engine.refusal(x)
+        self.engine.learned(x, y)
+
+
+def make_learner(settings: Settings, weights: Weights, updates: int, noise_std: float) -> Learner:
+    """The learner that continues from these weights bit for bit.
 
     Args:
         settings: What the model was made with.
@@ -107,27 +181,18 @@ def make_learner(
     net = net.double() if settings.dtype is np.float64 else net
     if settings.standardise:  # a stream with outliers may well be small: nobody could do anything about it
         silence(net, "size of inputs")
-    pairs = list(net.pairs())
-    live = Weights(share_flat([pair.mean for pair in pairs]), share_flat([pair.std for pair in pairs]), weights.sizes)
-    live.mean[:], live.std[:] = weights.mean, weights.std
     net.noise.step = updates
     group: dict[str, Any] = {"params": net}
     if settings.estimator == "linear":
         # a joint step cannot overshoot
         group |= {"max_step": None} if settings.joint else {"max_step": LONGEST_STEP, "narrowing": CAUTION}
     optimizer = MESU([group], memory=settings.memory, prior_std=settings.prior_std)
-    return BayesianLearner(net, optimizer, samples=settings.samples), live
-
-
-def set_memory(learner: BayesianLearner, memory: float) -> None:
-    """Let a learner remember this many updates from now on."""
-    for group in learner.optimizer.param_groups:
-        group["memory"] = memory
-
-
-def set_noise(learner: BayesianLearner, noise_std: float) -> None:
-    """Set the noise of the targets that a learner assumes."""
-    learner.net.likelihood.noise_std = noise_std  # type: ignore[attr-defined]
+    learner = BayesianLearner(net, optimizer, samples=settings.samples)
+    assert learner.engine is not None  # it runs all networks that are made here
+    plan = learner.engine.plan()
+    live = Weights(plan.mean, plan.std, weights.sizes)
+    live.mean[:], live.std[:] = weights.mean, weights.std
+    return Learner(learner, live, learner.engine, plan)
 
 
 def _empty_layers(sizes: tuple[int, ...]) -> Iterator[nn.Linear]:

@@ -19,16 +19,21 @@ from mesu.online.face import Face
 from mesu.online.locks import lock_of
 from mesu.online.model import OnlineModel
 from mesu.online.needs_river import base, into_series, proba, to_native_frame, to_native_series
-from mesu.online.river_rows import arranged, labels_of, number, row_of, table_of, targets_of
-from mesu.online.settings import FIRST_VERSION, Settings
+from mesu.online.river_rows import arranged, labels_of, number, table_of, targets_of
+from mesu.online.row_reader import RowReader, are_plain
+from mesu.online.settings import FIRST_VERSION, Settings, evidence
 from mesu.online.snapshot import Snapshot
 from mesu.posterior.results import Uncertainty
 
+# A class of another type may be equal to one that is known, and yet be refused
+PLAIN_LABELS = frozenset({str, int, bool})
 AT_FIRST = inf  # every uncertainty before the first row: nothing is known, not even the classes
 
 
 class StreamModel(Face, base.Estimator):
     """What the classifier and the regressor share."""
+
+    _reader: RowReader | None = None  # of as many columns as were last asked for
 
     def __init__(
         self,
@@ -99,16 +104,29 @@ class StreamModel(Face, base.Estimator):
         """The settings that the parameters ask for; `drawn` is the seed in place of one that is None."""
         return type(self)(**{**self._get_params(), "seed": drawn if self.seed is None else self.seed})._settings
 
+    def _row(self, x: Mapping[Any, Any], width: int) -> np.ndarray:
+        """A row in the order of the first `width` columns, which stay the same once a snapshot has them."""
+        reader = self._reader
+        if reader is None or len(reader.names) != width:
+            reader = self._reader = RowReader(islice(self._columns, width))
+        return reader.read(x)
+
     def _names(self, snapshot: Snapshot) -> Any:
         """The names of a snapshot's columns; another thread may have added more since."""
         return islice(self._columns, snapshot.weights.sizes[0])
 
-    def _learn_one(self, x: Mapping[Any, Any], y: np.ndarray) -> None:
+    def _learn_one(self, x: Mapping[Any, Any], y: np.ndarray, w: float) -> None:
+        counts = None if type(w) in (int, float) and w == 1 else evidence([w], 1, self._settings.memory)
         with self._turn():
-            if self._online is not None and x.keys() <= self._columns.keys():
-                self._online.learn(row_of(x, self._columns), y)
+            if counts is not None and not counts[0]:
+                for name, value in x.items():
+                    number(name, value)
                 return
-            self._grow(list(x), np.array([[number(name, value) for name, value in x.items()]], np.float64), y)
+            if self._online is not None and x.keys() <= self._columns.keys():
+                self._online.learn(self._row(x, len(self._columns)), y, counts=counts)
+                return
+            row = np.array([[number(name, value) for name, value in x.items()]], np.float64)
+            self._grow(list(x), row, y, counts)
 
     def _learn_many(self, X: Any, y: np.ndarray) -> None:
         names, table, _ = table_of(X)
@@ -129,7 +147,7 @@ class StreamModel(Face, base.Estimator):
                 self._columns = {} if snapshot is None else {name: i for i, name in enumerate(self._names(snapshot))}
             yield
 
-    def _grow(self, names: list, table: np.ndarray, y: np.ndarray) -> None:
+    def _grow(self, names: list, table: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> None:
         """Learn rows in which features may be new: all of them, or none if one is refused."""
         there = ~np.isnan(table)
         first = {
@@ -147,7 +165,7 @@ class StreamModel(Face, base.Estimator):
         online = self._online or OnlineModel(self._settings, widths[0])
         try:
             self._columns = columns
-            online.learn(arranged(names, table, columns), y, widths=widths)
+            online.learn(arranged(names, table, columns), y, widths=widths, counts=counts)
         except BaseException:
             self._columns = before
             raise
@@ -158,7 +176,7 @@ class StreamModel(Face, base.Estimator):
         return None if self._online is None else self._online.snapshot
 
     def _predict_row(self, snapshot: Snapshot, x: Mapping[Any, Any]) -> Any:
-        return snapshot.predict(row_of(x, self._names(snapshot)))
+        return snapshot.predict(self._row(x, snapshot.weights.sizes[0]))
 
     def _predict_table(self, snapshot: Snapshot, names: list, table: np.ndarray) -> Any:
         columns = {name: i for i, name in enumerate(self._names(snapshot))}
@@ -201,13 +219,19 @@ class MESUClassifier(StreamModel, base.MiniBatchClassifier):
     _regression = False
     _saved_as = "river.MESUClassifier"
 
-    def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
-        """Learn the next row of the stream. A row that is refused leaves the model as it was."""
-        self._learn_one(x, labels_of([y]))
+    def learn_one(self, x: Mapping[Any, Any], y: Any, w: float = 1.0) -> None:
+        """Learn the next row of the stream. A row that is refused leaves the model as it was.
+
+        Args:
+            x: The row.
+            y: Its target.
+            w: How many times its evidence counts. A row of weight 0 is checked and left out.
+        """
+        self._learn_one(x, self._classes([y]), w)
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn the rows of a frame in order, as `learn_one` would; NaN is a missing feature."""
-        self._learn_many(X, labels_of(into_series(y).to_list()))
+        self._learn_many(X, self._classes(into_series(y).to_list()))
 
     def predict_proba_one(self, x: Mapping[Any, Any], **_: Any) -> dict[Any, float]:
         """The probability of each class seen so far."""
@@ -235,6 +259,13 @@ class MESUClassifier(StreamModel, base.MiniBatchClassifier):
             best = [snapshot.labels[i] for i in self._predict_table(snapshot, names, table).labels]
         return to_native_series(best, name=None, like=frame)
 
+    def _classes(self, labels: list) -> np.ndarray:
+        """Classes as an array; those that the model knows need no check."""
+        snapshot = self._snapshot()
+        if snapshot is None or not PLAIN_LABELS.issuperset(map(type, labels)):
+            return labels_of(labels)
+        return np.array(labels) if snapshot.numbers.keys() >= set(labels) else labels_of(labels)
+
     @property
     def _multiclass(self) -> bool:
         return True
@@ -258,9 +289,15 @@ class MESURegressor(StreamModel, base.MiniBatchRegressor):
     _regression = True
     _saved_as = "river.MESURegressor"
 
-    def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
-        """Learn the next row of the stream. A row that is refused leaves the model as it was."""
-        self._learn_one(x, targets_of([y]))
+    def learn_one(self, x: Mapping[Any, Any], y: Any, w: float = 1.0) -> None:
+        """Learn the next row of the stream. A row that is refused leaves the model as it was.
+
+        Args:
+            x: The row.
+            y: Its target.
+            w: How many times its evidence counts. A row of weight 0 is checked and left out.
+        """
+        self._learn_one(x, np.array([y], np.float64) if are_plain([y]) else targets_of([y]), w)
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn the rows of a frame in order, as `learn_one` would; NaN is a missing feature."""

@@ -123,3 +123,26 @@ class Settings:
                 raise ValueError(
                     f"{field.name} is {now!r} now, but this model began with {began!r}: {remedy}, or set it back"
                 )
+
+
+def evidence(weights: Any, rows: int, memory: float) -> np.ndarray:
+    """How many times the evidence of each row counts, from what a user gave.
+
+    Raises:
+        ValueError: naming the weight that makes no sense.
+    """
+    try:
+        counts = np.full(rows, weights, np.float64) if np.ndim(weights) == 0 else np.array(weights, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"the weights of rows must be numbers, got {weights!r}") from None
+    if counts.shape != (rows,):
+        raise ValueError(
+            f"there must be one weight a row: sample_weight has shape {counts.shape}, and there are {rows} rows"
+        )
+    wrong = counts[~((counts >= 0) & (counts < memory) & np.isfinite(counts))]
+    if len(wrong):
+        raise ValueError(
+            f"the weight of a row must be 0 or more and less than the memory ({memory:g}), or it alone would make the model "
+            f"forget everything: got {wrong[0]:g}"
+        )
+    return counts

@@ -8,6 +8,7 @@ import copy
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import is_not
 from typing import Any, Self
 
 import numpy as np
@@ -20,16 +21,30 @@ from mesu.online.face import Face
 from mesu.online.growth import check_labels
 from mesu.online.locks import lock_of
 from mesu.online.model import OnlineModel
-from mesu.online.settings import FIRST_VERSION
+from mesu.online.settings import FIRST_VERSION, evidence
 from mesu.online.snapshot import Snapshot
 from mesu.posterior.results import Uncertainty
 from mesu.rules.checks import whole
+
+# parameters that take effect only at a new start, or at once
+SETTINGS = (
+    "hidden",
+    "memory",
+    "prior_std",
+    "samples",
+    "predict_samples",
+    "standardise",
+    "init_scale",
+    "estimator",
+)
+CONSTANT = frozenset({int, float, str, bool, tuple, type(None)})
 
 
 class StreamEstimator(Face, BaseEstimator):
     """What the classifier and the regressor share."""
 
     _online: OnlineModel
+    n_features_in_: int
 
     def __init__(
         self,
@@ -77,13 +92,19 @@ class StreamEstimator(Face, BaseEstimator):
         return self._learned().predict(rows)
 
     def _learned(self) -> Snapshot:
-        check_is_fitted(self)
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)
         return self._online.snapshot.with_predict_samples(whole("predict_samples", self.predict_samples))
 
     def _unchanged(self) -> Snapshot:
         """The snapshot to continue from. Refuses parameters that were changed and take effect only at a new start."""
         now = self._learned()
-        now.settings.must_equal(self._asked(now.settings.seed), "call fit to begin anew with it")
+        given = [getattr(self, name) for name in SETTINGS]
+        checked = vars(self).get("_checked")
+        # objects that cannot change, and are still the same ones, need no other look
+        if checked is None or checked[0] is not now.settings or any(map(is_not, checked[1], given)):
+            now.settings.must_equal(self._asked(now.settings.seed), "call fit to begin anew with it")
+            self._checked = (now.settings, given) if CONSTANT.issuperset(map(type, given)) else None
         return now
 
     def _kept(self) -> tuple[Snapshot, dict[str, Any], Any]:
@@ -103,33 +124,49 @@ class StreamEstimator(Face, BaseEstimator):
             model.feature_names_in_ = np.array(names, dtype=object)
         return model
 
-    def _fit(self, X, y) -> Self:
+    def _fit(self, X, y, sample_weight) -> Self:
         with lock_of(self).held():
             fresh = copy.copy(self)
             X, y = fresh._learnable(X, y, reset=True)
             order = check_random_state(self.random_state)
             online = fresh._begin(X.shape[1], order)
-            online.learn_set(X, y, whole("epochs", self.epochs), order)
+            X, y, counts = fresh._weighted(X, y, sample_weight)
+            if len(X) == 0:
+                raise ValueError("sample_weight is 0 for all rows: there is nothing to learn")
+            online.learn_set(X, y, whole("epochs", self.epochs), order, counts)
             fresh._online = online
             self.__dict__ = fresh.__dict__  # in one step: other threads may be predicting
         return self
 
-    def _partial_fit(self, X, y, classes=()) -> Self:
+    def _partial_fit(self, X, y, sample_weight, classes=()) -> Self:
         if not self.__sklearn_is_fitted__():
             with lock_of(self).held():
                 if not self.__sklearn_is_fitted__():  # else another thread has learned the first rows meanwhile
-                    return self._first_partial_fit(X, y, classes)
+                    return self._first_partial_fit(X, y, sample_weight, classes)
         settings = self._unchanged().settings
-        X, y = self._learnable(X, y, reset=False)
+        if not (self._is_plain(X) and self._is_plain_target(y, len(X))):
+            X, y = self._learnable(X, y, reset=False)
         self._online.set_predict_samples(settings.predict_samples)
-        self._online.learn(X, y, classes)
+        X, y, counts = self._weighted(X, y, sample_weight)
+        self._online.learn(X, y, classes, counts=counts)
         return self
 
-    def _first_partial_fit(self, X, y, classes) -> Self:
+    def _weighted(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """The rows that count, and how many times each does, if not once."""
+        if sample_weight is None:
+            return X, y, None
+        counts = evidence(sample_weight, len(X), self.memory)
+        kept = counts > 0
+        return X[kept], y[kept], counts[kept]
+
+    def _first_partial_fit(self, X, y, sample_weight, classes) -> Self:
         fresh = copy.copy(self)
         X, y = fresh._learnable(X, y, reset=True)
         fresh._online = fresh._begin(X.shape[1], check_random_state(self.random_state))
-        fresh._online.learn(X, y, classes)
+        X, y, counts = fresh._weighted(X, y, sample_weight)
+        if len(X) == 0:
+            raise ValueError("sample_weight is 0 for all of the first rows: begin with some that count")
+        fresh._online.learn(X, y, classes, counts=counts)
         self.__dict__ = fresh.__dict__
         return self
 
@@ -144,9 +181,28 @@ class StreamEstimator(Face, BaseEstimator):
 
     def _rows(self, X) -> np.ndarray:
         """Rows to predict, checked as those to learn are."""
-        check_is_fitted(self)
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)
+        if self._is_plain(X):
+            return X
         with _naming_words(X):
             return _numbers("X", validate_data(self, X, reset=False))
+
+    def _is_plain(self, X) -> bool:
+        """Whether these are rows in which `validate_data` would find nothing to refuse, to convert or to warn of."""
+        return (
+            type(X) is np.ndarray
+            and X.dtype == np.float64
+            and X.ndim == 2
+            and X.shape[1] == self.n_features_in_
+            and len(X) > 0
+            and "feature_names_in_" not in vars(self)
+            and bool(np.isfinite(X).all())
+        )
+
+    def _is_plain_target(self, y, rows: int) -> bool:
+        """The same of their targets."""
+        raise NotImplementedError
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({**FIRST_VERSION, **state})
@@ -184,40 +240,64 @@ class MESUClassifier(ClassifierMixin, StreamEstimator):
     _regression = False
     _saved_as = "MESUClassifier"
 
-    def fit(self, X, y) -> Self:
+    def fit(self, X, y, sample_weight=None) -> Self:
         """Start anew and learn a set as a whole, `epochs` times over in random order.
 
         A set that is refused leaves the model as it was.
-        """
-        return self._fit(X, y)
 
-    def partial_fit(self, X, y, classes=None) -> Self:
+        Args:
+            X: Rows.
+            y: Their targets.
+            sample_weight: How many times the evidence of each row counts; rows of weight 0 are left out.
+        """
+        return self._fit(X, y, sample_weight)
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None) -> Self:
         """Learn the next rows of the stream, in order, once. The result does not depend on how the rows are cut into calls.
 
         Args:
             X: Rows.
             y: Their classes; new ones get an output where they first appear.
             classes: Classes that will come, if you know them; not needed.
+            sample_weight: How many times the evidence of each row counts; rows of weight 0 are left out.
         """
-        return self._partial_fit(X, y, () if classes is None else np.unique(_labels(classes)).tolist())
+        if type(y) is list and y and self.__sklearn_is_fitted__() and self._are_known(y):
+            y = np.array(y)
+        return self._partial_fit(X, y, sample_weight, self._new(classes))
 
     def predict(self, X) -> np.ndarray:
         """The most probable class of each row."""
         rows, now = self._rows(X), self._learned()
-        classes, order = _sorted(now.labels)
+        classes, order = now.in_order
         return classes[now.predict(rows).probs[:, order].argmax(1)]
 
     def predict_proba(self, X) -> np.ndarray:
         """The probability of each class, in the order of `classes_`."""
         rows, now = self._rows(X), self._learned()
-        return now.predict(rows).probs[:, _sorted(now.labels)[1]]
+        return now.predict(rows).probs[:, now.in_order[1]]
 
     @property
     def classes_(self) -> np.ndarray:
         """The classes seen so far, sorted."""
         if not self.__sklearn_is_fitted__():
             raise AttributeError(f"this {type(self).__name__} has no classes_ yet: fit it first")
-        return _sorted(self._online.snapshot.labels)[0]
+        return self._online.snapshot.in_order[0].copy()
+
+    def _new(self, classes) -> list:
+        """The classes that were announced, if some of them are not known yet."""
+        if classes is None or (self.__sklearn_is_fitted__() and self._are_known(classes)):
+            return []
+        return np.unique(_labels(classes)).tolist()
+
+    def _are_known(self, labels) -> bool:
+        """Whether these are plain words or numbers, one after the other, and classes of the model."""
+        if type(labels) is np.ndarray and labels.ndim == 1 and labels.dtype.kind in "biuU":
+            return self._online.snapshot.numbers.keys() >= set(labels.tolist())
+        plain = type(labels) in (list, tuple, range) and {int, str}.issuperset(map(type, labels))
+        return plain and self._online.snapshot.numbers.keys() >= set(labels)
+
+    def _is_plain_target(self, y, rows: int) -> bool:
+        return type(y) is np.ndarray and self._are_known(y) and len(y) == rows
 
     def _learnable(self, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         if y is not None:
@@ -242,16 +322,27 @@ class MESURegressor(RegressorMixin, StreamEstimator):
     _regression = True
     _saved_as = "MESURegressor"
 
-    def fit(self, X, y) -> Self:
+    def fit(self, X, y, sample_weight=None) -> Self:
         """Start anew and learn a set as a whole, `epochs` times over in random order.
 
         A set that is refused leaves the model as it was.
-        """
-        return self._fit(X, y)
 
-    def partial_fit(self, X, y) -> Self:
-        """Learn the next rows of the stream, in order, once. The result does not depend on how the rows are cut into calls."""
-        return self._partial_fit(X, y)
+        Args:
+            X: Rows.
+            y: Their targets.
+            sample_weight: How many times the evidence of each row counts; rows of weight 0 are left out.
+        """
+        return self._fit(X, y, sample_weight)
+
+    def partial_fit(self, X, y, sample_weight=None) -> Self:
+        """Learn the next rows of the stream, in order, once. The result does not depend on how the rows are cut into calls.
+
+        Args:
+            X: Rows.
+            y: Their targets.
+            sample_weight: How many times the evidence of each row counts; rows of weight 0 are left out.
+        """
+        return self._partial_fit(X, y, sample_weight)
 
     def predict(self, X, return_std: bool = False) -> Any:
         """The predictive mean of each row; with `return_std` its standard deviation too, noise included."""
@@ -261,6 +352,10 @@ class MESURegressor(RegressorMixin, StreamEstimator):
     def _learnable(self, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         X, y = super()._learnable(X, y, reset)
         return X, _numbers("y", y)
+
+    def _is_plain_target(self, y, rows: int) -> bool:
+        plain = type(y) is np.ndarray and y.dtype == np.float64 and y.shape == (rows,)
+        return plain and bool(np.isfinite(y).all())
 
 
 def _labels(y, known: tuple = ()) -> np.ndarray:
@@ -292,13 +387,6 @@ def _array_of_labels(y: Any) -> np.ndarray:
         if beyond:
             raise ValueError(f"a label must fit into 64 bits, got {beyond[0]}: make it a word")
     return array
-
-
-def _sorted(labels: tuple) -> tuple[np.ndarray, np.ndarray]:
-    """Classes in scikit-learn's order, and the outputs that they have."""
-    classes = np.array(labels)
-    order = np.argsort(classes)
-    return classes[order], order
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:
