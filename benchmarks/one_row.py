@@ -8,7 +8,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -53,29 +54,40 @@ def one_row(hidden: int) -> None:
     dicts = [dict(zip([f"column {i}" for i in range(20)], map(float, x), strict=True)) for x in X[:500]]
     for x, label in zip(dicts, y.tolist(), strict=False):
         rows.learn_one(x, label)
-    x, label, X1, y1 = dicts[0], int(y[0]), X[:1], y[:1]
-    learn, predict = cost(lambda: rows.learn_one(x, label), lambda: rows.predict_proba_one(x))
-    print(
-        f"| {hidden} | River: `learn_one`, `predict_proba_one` | {learn:.1f} | {predict:.1f} | {learn + predict:.1f} | "
-        f"{floor:.1f} | {(learn + predict) / floor:.1f} |"
-    )
-    # as frames are checked, and as arrays are
-    both: dict[str, Any] = {"X": X1, "y": y1}
+    stream = cycle(zip(dicts, y.tolist(), strict=False))
+    arrays = cycle([(X[i : i + 1], y[i : i + 1]) for i in range(500)])
+    singles = cycle([(x.astype(np.float32), label) for x, label in (next(arrays) for _ in range(500))])
+
+    def river_both() -> None:
+        x, label = next(stream)
+        rows.predict_proba_one(x)
+        rows.learn_one(x, label)
+
+    def both(some: Iterator) -> None:
+        x, label = next(some)
+        model.predict_proba(x)
+        model.partial_fit(x, label)
+
+    given: dict[str, Any] = {"X": X[:1], "y": y[:1]}
     checks = cost(
-        lambda: validate_data(model, reset=False, **both), lambda: validate_data(model, reset=False, X=both["X"])
+        lambda: validate_data(model, reset=False, **given), lambda: validate_data(model, reset=False, X=given["X"])
     )
-    learn, predict = cost(lambda: model.partial_fit(X1, y1), lambda: model.predict_proba(X1))
-    print(
-        f"| {hidden} | scikit-learn: `partial_fit`, `predict_proba` | {learn:.1f} | {predict:.1f} | {learn + predict:.1f} | "
-        f"{floor:.1f} | {(learn + predict) / floor:.1f} |"
-    )
-    words, X2 = y1.astype(float), X1.astype(np.float32)
-    learn, predict = cost(lambda: model.partial_fit(X2, words), lambda: model.predict_proba(X2))
-    print(
-        f"| {hidden} | the same in single precision, through `validate_data` ({checks[0]:.0f} and {checks[1]:.0f} us of it) | "
-        f"{learn:.1f} | {predict:.1f} | {learn + predict:.1f} | {floor:.1f} | {(learn + predict) / floor:.1f} |",
-        flush=True,
-    )
+    for name, learn, predict_and_learn in (
+        ("River: `predict_proba_one`, `learn_one`", lambda: rows.learn_one(*next(stream)), river_both),
+        (
+            "scikit-learn: `predict_proba`, `partial_fit`",
+            lambda: model.partial_fit(*next(arrays)),
+            lambda: both(arrays),
+        ),
+        (
+            f"the same in single precision, which `validate_data` checks ({checks[1]:.0f} and {checks[0]:.0f} us)",
+            lambda: model.partial_fit(*next(singles)),
+            lambda: both(singles),
+        ),
+    ):
+        learned, us = cost(learn, predict_and_learn)
+        print(f"| {hidden} | {name} | {us - learned:.1f} | {learned:.1f} | {us:.1f} | {floor:.1f} | {us / floor:.1f} |")
+    sys.stdout.flush()
 
 
 def by_length(figure: str | None) -> None:
@@ -133,7 +145,7 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     print(
-        "| hidden units | one row a call | learn, us | predict, us | both | compiled work | ratio |\n"
+        "| hidden units | one row a call | predict, us | learn, us | both | compiled work | ratio |\n"
         + "|---" * 7
         + "|"
     )

@@ -67,9 +67,9 @@ class OnlineModel:
         Raises:
             ValueError: naming what is wrong with the rows; nothing has changed then.
         """
-        widths = widths or {}
         with self._changing() as now:
-            check_width(x, max(widths.values(), default=now.weights.sizes[0]))
+            widths = widths or {}
+            check_width(x, max(widths.values()) if widths else now.weights.sizes[0])
             now, new_labels = self._grown(now, None, labels), {}
             if not now.settings.regression:
                 y, new_labels = _numbered(now, y)

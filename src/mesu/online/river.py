@@ -6,8 +6,7 @@ that is missing from a row counts as its mean so far (as 0 without `standardise`
 Prediction never changes a model and ignores features that the model does not know.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from math import inf
 from numbers import Integral
@@ -64,6 +63,9 @@ class StreamModel(Face, base.Estimator):
         self._columns: dict[Any, int] = {}
         self._online: OnlineModel | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_reader"}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update({**FIRST_VERSION, **state})
 
@@ -117,7 +119,9 @@ class StreamModel(Face, base.Estimator):
 
     def _learn_one(self, x: Mapping[Any, Any], y: np.ndarray, w: float) -> None:
         counts = None if type(w) in (int, float) and w == 1 else evidence([w], 1, self._settings.memory)
-        with self._turn():
+        with lock_of(self).held() as lost:
+            if lost:
+                self._restore_columns()
             if counts is not None and not counts[0]:
                 for name, value in x.items():
                     number(name, value)
@@ -132,20 +136,18 @@ class StreamModel(Face, base.Estimator):
         names, table, _ = table_of(X)
         if len(table) == 0 or len(table) != len(y):
             raise ValueError(f"got {len(table)} rows and {len(y)} targets: there must be one for each, and some")
-        with self._turn():
+        with lock_of(self).held() as lost:  # a row's columns must be those of the model that learns it
+            if lost:
+                self._restore_columns()
             if self._online is not None and self._columns.keys() >= set(names):
                 self._online.learn(arranged(names, table, self._columns), y)
                 return
             self._grow(names, table, y)
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Learn in one thread at a time: a row's columns must be those of the model that learns it."""
-        with lock_of(self).held() as lost:
-            if lost:
-                snapshot = self._snapshot()
-                self._columns = {} if snapshot is None else {name: i for i, name in enumerate(self._names(snapshot))}
-            yield
+    def _restore_columns(self) -> None:
+        """Return to the columns of the snapshot: at a fork, another thread was adding some."""
+        snapshot = self._snapshot()
+        self._columns = {} if snapshot is None else {name: i for i, name in enumerate(self._names(snapshot))}
 
     def _grow(self, names: list, table: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> None:
         """Learn rows in which features may be new: all of them, or none if one is refused."""

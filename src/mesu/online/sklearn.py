@@ -204,6 +204,9 @@ class StreamEstimator(Face, BaseEstimator):
         """The same of their targets."""
         raise NotImplementedError
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_checked"}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({**FIRST_VERSION, **state})
 

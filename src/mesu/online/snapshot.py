@@ -5,6 +5,7 @@ model; a refused chunk goes back to one; and one is what a file holds.
 """
 
 from dataclasses import dataclass, field, fields, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,8 @@ class Snapshot:
             found = regress(weights, z, self.settings.predict_samples, self.noise_std**2)
         else:
             found = classify(weights, z, self.settings.predict_samples)
-        if not np.isfinite(found.epistemic).all():
+        epistemic = found.epistemic
+        if not (isfinite(epistemic[0]) if len(epistemic) == 1 else np.isfinite(epistemic).all()):
             raise ValueError(
                 f"inputs must be smaller, got one of size {np.abs(z).max():.3g} for the network, whose prediction is not a "
                 "finite number: scale the columns down"
