@@ -136,6 +136,6 @@ def test_weights_that_make_no_sense_change_nothing(kind, weights, message):
 
 def test_nothing_to_begin_with():
     for learn in (mesu.MESUClassifier().fit, mesu.MESUClassifier().partial_fit):
-        with pytest.raises(ValueError, match="sample_weight is 0 for all"):
+        with pytest.raises(ValueError, match="sample_weight is zero for all"):
             learn(np.eye(3), [0, 1, 2], sample_weight=np.zeros(3))
     np.testing.assert_array_equal(evidence(2, 3, 10), [2, 2, 2])

@@ -132,9 +132,10 @@ def evidence(weights: Any, rows: int, memory: float) -> np.ndarray:
         ValueError: naming the weight that makes no sense.
     """
     try:
-        counts = np.full(rows, weights, np.float64) if np.ndim(weights) == 0 else np.array(weights, np.float64)
+        counts = np.array(weights, np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"the weights of rows must be numbers, got {weights!r}") from None
+    counts = np.full(rows, counts) if counts.ndim == 0 else counts
     if counts.shape != (rows,):
         raise ValueError(
             f"there must be one weight a row: sample_weight has shape {counts.shape}, and there are {rows} rows"

@@ -132,7 +132,7 @@ class StreamEstimator(Face, BaseEstimator):
             online = fresh._begin(X.shape[1], order)
             X, y, counts = fresh._weighted(X, y, sample_weight)
             if len(X) == 0:
-                raise ValueError("sample_weight is 0 for all rows: there is nothing to learn")
+                raise ValueError("sample_weight is zero for all rows: there is nothing to learn")
             online.learn_set(X, y, whole("epochs", self.epochs), order, counts)
             fresh._online = online
             self.__dict__ = fresh.__dict__  # in one step: other threads may be predicting
@@ -165,7 +165,7 @@ class StreamEstimator(Face, BaseEstimator):
         fresh._online = fresh._begin(X.shape[1], check_random_state(self.random_state))
         X, y, counts = fresh._weighted(X, y, sample_weight)
         if len(X) == 0:
-            raise ValueError("sample_weight is 0 for all of the first rows: begin with some that count")
+            raise ValueError("sample_weight is zero for all of the first rows: begin with some that count")
         fresh._online.learn(X, y, classes, counts=counts)
         self.__dict__ = fresh.__dict__
         return self
