@@ -45,6 +45,7 @@ class OnlineModel:
         self._lock = Lock()
         self.snapshot = snapshot or first_snapshot(settings, inputs)
         self._working: Learner | None = None  # built from a snapshot when there is something to learn
+        self.checked: list | None = None  # parameters of a user that were found to agree with the settings
         self._ahead = False  # whether the learner has weights that no snapshot has yet
 
     def learn(

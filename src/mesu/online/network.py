@@ -73,7 +73,7 @@ def _narrower_typed(std, narrow):
 
 @on_disk(flags=EXACT)
 def _fill_drawn(std, edges, narrow, into):
-    """The same numbers as torch has: nothing is fused or reordered."""
+    """Nothing is fused or reordered: the bits do not depend on where in the array a weight lies."""
     for layer in range(len(narrow)):
         for i in range(edges[layer], edges[layer + 1]):
             into[i] = _narrower(std[i], narrow[layer])

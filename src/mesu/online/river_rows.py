@@ -46,6 +46,12 @@ def number(name: Any, value: Any) -> float:
 def table_of(X: Any) -> tuple[list, np.ndarray, Any]:
     """Names and values of a frame's features, and the frame as River wraps it."""
     frame = into_frame(X)
+    numbers = frame.to_numpy()
+    if numbers.dtype.kind in NUMBERS and numbers.shape == (len(frame), len(frame.columns)):
+        table = np.array(numbers, np.float64)
+        for row, i in np.argwhere(np.isinf(table))[:1]:
+            number(frame.columns[i], table[row, i])
+        return list(frame.columns), table, frame
     table = np.empty((len(frame), len(frame.columns)))
     for i, name in enumerate(frame.columns):
         column = frame[name]

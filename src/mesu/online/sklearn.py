@@ -100,11 +100,11 @@ class StreamEstimator(Face, BaseEstimator):
         """The snapshot to continue from. Refuses parameters that were changed and take effect only at a new start."""
         now = self._learned()
         given = [getattr(self, name) for name in SETTINGS]
-        checked = vars(self).get("_checked")
+        checked = self._online.checked
         # objects that cannot change, and are still the same ones, need no other look
-        if checked is None or checked[0] is not now.settings or any(map(is_not, checked[1], given)):
+        if checked is None or any(map(is_not, checked, given)):
             now.settings.must_equal(self._asked(now.settings.seed), "call fit to begin anew with it")
-            self._checked = (now.settings, given) if CONSTANT.issuperset(map(type, given)) else None
+            self._online.checked = given if CONSTANT.issuperset(map(type, given)) else None
         return now
 
     def _kept(self) -> tuple[Snapshot, dict[str, Any], Any]:
@@ -203,9 +203,6 @@ class StreamEstimator(Face, BaseEstimator):
     def _is_plain_target(self, y, rows: int) -> bool:
         """The same of their targets."""
         raise NotImplementedError
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_checked"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({**FIRST_VERSION, **state})
