@@ -182,7 +182,7 @@ def make_learner(settings: Settings, weights: Weights, updates: int, noise_std: 
     if settings.standardise:  # a stream with outliers may well be small: nobody could do anything about it
         silence(net, "size of inputs")
     net.noise.step = updates
-    group: dict[str, Any] = {"params": net}
+    group: dict[str, Any] = {"params": net, "update": "exact"}  # which the engine runs, however deep the network
     if settings.estimator == "linear":
         # a joint step cannot overshoot
         group |= {"max_step": None} if settings.joint else {"max_step": LONGEST_STEP, "narrowing": CAUTION}
