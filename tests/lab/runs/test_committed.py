@@ -1,7 +1,7 @@
 """The settings of a run that was made earlier give its table again: bit for bit where processor and libraries are the same.
 
-The run is `mesu run permuted-digits --tasks 2 --seeds 1 --epochs 1 --update paper --workers 1`: all six learners of the paper, by
-its rule and its starts.
+The run is `mesu run permuted-digits --tasks 2 --seeds 1 --epochs 1 --update paper --workers 1`: all six learners of the
+paper, by its rule and its starts.
 """
 
 from pathlib import Path
