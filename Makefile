@@ -3,7 +3,7 @@ PYTHON ?= python3
 PIP_ARGS ?=
 BIN := .venv/bin
 
-.PHONY: demo test lint types unit docs format clean
+.PHONY: demo test lint types unit docs format lock clean
 
 demo: .venv/lab
 	$(BIN)/mesu run permuted-digits
@@ -27,6 +27,9 @@ docs: .venv/docs  # not --quiet: it would hide warnings from the strict mode
 format: .venv/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+lock: .venv/dev  # after a change of constraints.txt
+	$(BIN)/python .ci/lock.py
 
 clean:
 	rm -rf .venv build

@@ -1,6 +1,7 @@
 """House rules, read off the sources: short functions, no `globals()`, no relative imports, a docstring in every module."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,21 @@ def test_a_module_has_a_docstring_and_no_relative_import(name):
 def test_a_relative_import_would_be_seen():
     assert any(map(is_relative, ast.walk(ast.parse("from . import a"))))
     assert not any(map(is_relative, ast.walk(ast.parse("from mesu import a"))))
+
+
+def test_the_lock_has_a_hash_for_every_package_and_the_versions_of_the_constraints():
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    entries = [entry for entry in re.split(r"(?m)^(?=[a-z0-9])", text) if not entry.startswith("#")]
+    locked = {}
+    for entry in entries:
+        first, *digests = entry.split(" \\\n")
+        name, version = first.split("==")
+        assert digests, name
+        assert all(re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}\n?", digest) for digest in digests), name
+        locked[name] = version
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    pinned = dict(line.split("==") for line in constraints.splitlines() if line and not line.startswith("#"))
+    assert {name: version for name, version in pinned.items() if name in locked} == {
+        name: locked[name] for name in pinned if name in locked
+    }
+    assert {"numpy", "numba", "scikit-learn", "safetensors", "pytest", "river"} <= locked.keys()
