@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from benchmarks.learning.networks import Recurrent, group_norm, lenet, perceptron
 from torch import Tensor, nn
 
 import mesu
@@ -29,43 +30,10 @@ TIMED, TIMED_DRAWS, SEEDS = 1024, 4, (0, 1)  # rows and draws that are timed, an
 FIELDS = ("probs", "total", "aleatoric", "epistemic")
 
 
-def perceptron() -> nn.Module:
-    """784-50-10."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 50), nn.ReLU(), nn.Linear(50, 10))
-
-
-def lenet() -> nn.Module:
-    """LeNet-5."""
-    first = (nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2))
-    head = (nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10))
-    return nn.Sequential(*first, nn.Flatten(), *head)
-
-
 def two_convolutions() -> nn.Module:
     """Two convolutions and two linear layers."""
     features = (nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU())
     return nn.Sequential(*features, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1568, 64), nn.ReLU(), nn.Linear(64, 10))
-
-
-def group_norm() -> nn.Module:
-    """Four convolutions, each with GroupNorm."""
-    layers: list[nn.Module] = []
-    for before, after, pool in ((1, 16, True), (16, 32, True), (32, 32, True), (32, 64, False)):
-        layers += [nn.Conv2d(before, after, 3, padding=1), nn.GroupNorm(4, after), nn.ReLU()]
-        layers += [nn.AvgPool2d(2)] if pool else []
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
-
-
-class Recurrent(nn.Module):
-    """An LSTM over the rows of an image."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.head = nn.LSTM(28, 64, batch_first=True), nn.Linear(64, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Class scores."""
-        return self.head(self.layer(x[:, 0])[0][:, -1])
 
 
 # name: how it is made, what it learns, what is foreign to it, images an update

@@ -10,7 +10,6 @@ the newest task by epistemic uncertainty.
 """
 
 import argparse
-import csv
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from benchmarks.growing import Growing
 from torch import nn
 
 import mesu
@@ -108,21 +108,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FILE, help="table that is read and added to")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    rows: list[dict[str, Any]] = []
-    if given.out.exists():
-        with given.out.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-    done = {(row["learner"], int(row["seed"]), int(row["tasks"])) for row in rows}
+    found = Growing(given.out, FIELDS)
+    done = {(row["learner"], int(row["seed"]), int(row["tasks"])) for row in found.rows}
     for seed in range(given.seeds):
         for name in given.learners.split(";") if given.learners else LEARNERS:
             if (name, seed, given.tasks) not in done:
-                rows.append(learned(name, seed, given.tasks))
-                print(rows[-1], flush=True)
-                with given.out.open("w", newline="") as file:
-                    writer = csv.DictWriter(file, FIELDS)
-                    writer.writeheader()
-                    writer.writerows(rows)
-    print(table(rows, given.tasks))
+                found.add(learned(name, seed, given.tasks))
+    print(table(found.rows, given.tasks))
 
 
 if __name__ == "__main__":

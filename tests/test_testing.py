@@ -17,7 +17,7 @@ BUILT_IN = {
     "mesu-paper, bounded": (rules.mesu_paper, {"memory": 300.0, "max_step": 0.5, **PRIOR}, True),
     "foo-vb": (rules.foovb, {"lr_mean": 0.5, "lr_std": 2.0}, True),
     "newton": (rules.newton, {"gamma": 0.01, "memory": 100.0, **PRIOR}, False),
-    "bayes-by-backprop": (rules.bayes_by_backprop, {"lr": 0.01, "weight": 0.1, **PRIOR}, False),
+    "bayes-by-backprop": (rules.bayes_by_backprop, {"lr": 0.01, "kl_weight": 0.1, **PRIOR}, False),
     "bayesian-synapse": (rules.bayesian_synapse, {"tau": 50.0, **PRIOR}, False),
     "sgd": (rules.sgd, {"lr": 0.02}, False),
     "ewc": (rules.ewc, CONSOLIDATING, False),

@@ -9,13 +9,13 @@ of the table each had two more settings. Accuracy, log loss and calibration erro
 """
 
 import argparse
-import csv
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from benchmarks.growing import Growing
 from benchmarks.learning.figure import draw
 from benchmarks.learning.learners import SETTINGS, Learner, missing
 from benchmarks.learning.table import FIELDS, markdown
@@ -74,25 +74,17 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, default=DOCS / "figures" / "learning.png")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    found: list[dict[str, Any]] = []
-    if given.out.exists():
-        with given.out.open(newline="") as file:
-            found = list(csv.DictReader(file))
-    done = {(r["work"], r["learner"], float(r["setting"]), int(r["seed"])) for r in found}
+    found = Growing(given.out, FIELDS)
+    done = {(r["work"], r["learner"], float(r["setting"]), int(r["seed"])) for r in found.rows}
     for learner in SETTINGS:
         if reason := missing(learner):
             print(f"{learner} is left out: {reason}")
     for work, learner, setting, seed in planned(given.quick, given.seeds):
         if (work.name, learner, float(setting), seed) in done or missing(learner):
             continue
-        found.append(learned(work, learner, setting, seed))
-        print(found[-1], flush=True)
-        with given.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS)
-            writer.writeheader()
-            writer.writerows(found)
-    print(markdown(found))
-    draw(found, given.figure)
+        found.add(learned(work, learner, setting, seed))
+    print(markdown(found.rows))
+    draw(found.rows, given.figure)
 
 
 if __name__ == "__main__":

@@ -72,12 +72,7 @@ def predict(
     """
     samples = 0 if type(samples) is int and samples == 0 else whole("samples", samples)
     net = posterior_or_plain(net)
-    if not isinstance(x, Tensor):
-        raise TypeError(f"inputs must be a tensor, got {type(x).__name__}: take torch.as_tensor(x)")
-    if x.dim() == 0 or x.shape[0] == 0:
-        raise ValueError(f"there is nothing to predict: got an input of shape {tuple(x.shape)}")
-    if x.is_floating_point() and not torch.isfinite(x).all():
-        raise ValueError(f"inputs must be finite, got {describe_bad(x)}: drop or fill those rows first")
+    _check_inputs(x)
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk must be 1 row or more, got {chunk!r}")
     closed_rows = CLOSED_IMAGES if any(isinstance(m, CONVOLUTION) for m in net.modules()) else CLOSED_ROWS
@@ -89,20 +84,34 @@ def predict(
         with torch.no_grad(), evaluating(net):
             if closed is not None:
                 parts.append(closed.prediction(part))
-                continue
-            if isinstance(net, Bayesian):
-                # the same seed for every chunk: every row meets the same draws of the weights
-                out = net.sample(part, samples=samples, noise=Noise(seed), estimator="weights", **own)
             else:
-                out = net(part, **own)
-                out = out[None] if isinstance(out, Tensor) else out
-            if not isinstance(out, Tensor):
-                raise TypeError(
-                    f"the network gives a {type(out).__name__}, and a prediction wants one tensor: wrap it in a module "
-                    "that gives its scores alone"
-                )
-            parts.append(likelihood.summarise(out))
+                parts.append(likelihood.summarise(_outputs(net, part, samples, seed, own)))
     return joined(parts)
+
+
+def _check_inputs(x: Any) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"inputs must be a tensor, got {type(x).__name__}: take torch.as_tensor(x)")
+    if x.dim() == 0 or x.shape[0] == 0:
+        raise ValueError(f"there is nothing to predict: got an input of shape {tuple(x.shape)}")
+    if x.is_floating_point() and not torch.isfinite(x).all():
+        raise ValueError(f"inputs must be finite, got {describe_bad(x)}: drop or fill those rows first")
+
+
+def _outputs(net: nn.Module, x: Tensor, samples: int, seed: int, kwargs: dict[str, Any]) -> Tensor:
+    """Drawn outputs ``[samples, B, ...]``; one of a network that is no posterior."""
+    if isinstance(net, Bayesian):
+        # the same seed for every chunk: every row meets the same draws of the weights
+        out = net.sample(x, samples=samples, noise=Noise(seed), estimator="weights", **kwargs)
+    else:
+        out = net(x, **kwargs)
+        out = out[None] if isinstance(out, Tensor) else out
+    if not isinstance(out, Tensor):
+        raise TypeError(
+            f"the network gives a {type(out).__name__}, and a prediction wants one tensor: wrap it in a module that gives "
+            "its scores alone"
+        )
+    return out
 
 
 def chunks(x: Tensor, rows: int, kwargs: dict[str, Any]) -> Iterator[tuple[Tensor, dict[str, Any]]]:

@@ -106,7 +106,7 @@ class Newton(optim.PosteriorOptimizer):
 
 
 OTHER_RULES = {
-    "bayes-by-backprop": lambda net: mesu.BayesByBackprop(net, lr=0.02, weight=0.01, prior_std=0.5),
+    "bayes-by-backprop": lambda net: mesu.BayesByBackprop(net, lr=0.02, kl_weight=0.01, prior_std=0.5),
     "bayesian-synapse": lambda net: mesu.BayesianSynapse(net, tau=500, prior_mean=0.1, prior_std=0.2, max_step=0.5),
     "newton": lambda net: Newton(net, {"gamma": 0.0018, "memory": 500, "prior_mean": 0.1, "prior_std": 0.5}),
 }

@@ -25,7 +25,7 @@ POINTS = [
 
 def posterior_settings(name, max_step):
     if name == "bayes-by-backprop":
-        return [bayes_by_backprop.constants(0.01, weight=0.1, prior_mean=0.2, prior_std=0.7, max_step=max_step)]
+        return [bayes_by_backprop.constants(0.01, kl_weight=0.1, prior_mean=0.2, prior_std=0.7, max_step=max_step)]
     if name == "bayesian-synapse":
         return [bayesian_synapse.constants(50.0, prior_mean=0.2, prior_std=0.7, max_step=max_step)]
     if name == "newton":

@@ -15,7 +15,7 @@ from mesu.rules import Gaussian, bayes_by_backprop, bayesian_synapse, foovb, mes
         (library.MESU, {"memory": 10.0, "prior_mean": 0.2, "prior_std": 0.7}, mesu.exact),
         (library.MESU, {"memory": 10.0, "lr_mean": 2.0, "lr_std": 0.5, "update": "paper"}, mesu.paper),
         (library.FOOVB, {"lr_mean": 0.5, "lr_std": 2.0}, foovb.step),
-        (library.BayesByBackprop, {"lr": 0.1, "weight": 0.2, "prior_std": 0.7}, bayes_by_backprop.step),
+        (library.BayesByBackprop, {"lr": 0.1, "kl_weight": 0.2, "prior_std": 0.7}, bayes_by_backprop.step),
         (library.BayesianSynapse, {"tau": 10.0, "prior_mean": 0.2, "prior_std": 0.7}, bayesian_synapse.step),
     ],
 )

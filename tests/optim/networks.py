@@ -13,7 +13,7 @@ POSTERIOR = {
     ),
     "mesu-bounded": lambda p, **k: mesu.MESU(p, **{"memory": 50, "max_step": 0.05, **k}),
     "foo-vb": lambda p, **k: mesu.FOOVB(p, **k),
-    "bayes-by-backprop": lambda p, **k: mesu.BayesByBackprop(p, **{"lr": 0.003, "weight": 0.01, **k}),
+    "bayes-by-backprop": lambda p, **k: mesu.BayesByBackprop(p, **{"lr": 0.003, "kl_weight": 0.01, **k}),
     "bayesian-synapse": lambda p, **k: mesu.BayesianSynapse(p, **{"tau": 40, "max_step": 0.5, **k}),
 }
 WEIGHT = {

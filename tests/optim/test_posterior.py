@@ -51,7 +51,7 @@ def test_foovb_step_is_its_equation():
 def test_bayes_by_backprop_step_is_its_equation():
     mean, std = one_pair(MEAN, STD, G_MEAN, G_STD)
     mu, sigma = mean.detach().clone(), std.detach().clone()
-    mesu.BayesByBackprop([(mean, std)], lr=0.001, weight=0.1, prior_mean=0.5, prior_std=2.0).step()
+    mesu.BayesByBackprop([(mean, std)], lr=0.001, kl_weight=0.1, prior_mean=0.5, prior_std=2.0).step()
     assert torch.allclose(mean, mu - 0.001 * (mean.grad + 0.1 * (mu - 0.5) / 4), rtol=1e-12)
     assert torch.allclose(std, sigma - 0.001 * (std.grad + 0.1 * (sigma / 4 - 1 / sigma)), rtol=1e-12)
 

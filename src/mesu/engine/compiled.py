@@ -23,8 +23,8 @@ from mesu import rules
 from mesu.engine import machine_code
 from mesu.engine.lanes import LanesType, square_root
 
-# Sums may be reordered and multiply-adds fused, which is what vectorises; NaN and infinity keep their meaning. Loops that
-# make no arrays need not count references to them (_nrt): at one example an update, the counting was a tenth of the time.
+# Sums may be reordered and multiply-adds fused, so that the compiler can use vectors; NaN and infinity keep their meaning.
+# Loops that make no arrays need not count references to them (_nrt): at one example an update, that was a tenth of the time.
 FLAGS: Any = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy", "nogil": True, "_nrt": False}
 GLOBALS, ATTRIBUTES = ("LOAD_GLOBAL", "LOAD_NAME"), ("LOAD_ATTR", "LOAD_METHOD")  # instructions that name something
 

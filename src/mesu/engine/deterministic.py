@@ -181,7 +181,7 @@ def move_and_multiply(weight, state, spare, moving, x, d, c, following, m, units
 def first_layer_of_many(weight, state, net, work, x, start, upcoming, moving, c):
     """The same for several examples an update: gradients, then moves, then the next examples' products, row by row.
 
-    It serves single examples, too, under a rule that has no constants that move nothing (`idle`).
+    It also serves single examples under a rule without `idle`, the constants that move nothing.
     """
     inputs, first = net.sizes[0], net.sizes[1]
     flat = x.reshape(-1)

@@ -192,7 +192,7 @@ def tile_of_inputs(mean, std, start, n, units, inputs, work):
 
 @numba.njit(**INLINE)
 def tile_of_units(mean, std, start, n, units, inputs, work):
-    """Tiles of means and variances with a row for each unit; what vectors run over is not used."""
+    """Tiles of means and variances with a row for each unit; what vectors write past the end of a row is not used."""
     zero, lanes = spread(mean.dtype.type(0)), _whole(inputs)
     for unit in range(units):
         row, to = start + unit * n, unit * P

@@ -240,7 +240,7 @@ def _united(builder, a, b) -> Any:
 
 
 def _unite(typing, a, b):
-    """The bits of both, of lanes or of numbers: its size is at least that of each, for one operation. See `united_size`."""
+    """The bits of both together, of lanes or of numbers: in size at least as large as each, and found in one operation."""
 
     def code(context, builder, signature, arguments):
         return _united(builder, *arguments)
@@ -249,7 +249,7 @@ def _unite(typing, a, b):
 
 
 def _united_size(typing, number):
-    """A finite bound of |x| for all numbers whose bits are united. Below 2 it is close to the largest, above it may be far."""
+    """A finite bound of |x| for all numbers whose bits are united. Close to the largest below 2; above 2 it may be far off."""
 
     def code(context, builder, signature, arguments):
         (number,) = arguments

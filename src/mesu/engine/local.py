@@ -150,7 +150,7 @@ def move_and_multiply(mean, std, x, x2, d, q, c, following, following2, m, v, un
 def first_layer_of_many(mean, std, net, work, x, start, upcoming, moving, c):
     """The same for several examples an update: gradients, then moves, then the next examples' products, row by row.
 
-    It serves single examples, too, under a rule that has no constants that move nothing (`idle`).
+    It also serves single examples under a rule without `idle`, the constants that move nothing.
     """
     batch, inputs, first = net.batch, net.sizes[0], net.sizes[1]
     negative = mean.dtype.type(0)
@@ -173,6 +173,25 @@ def first_layer_of_many(mean, std, net, work, x, start, upcoming, moving, c):
             work.m[b * first + unit] = total
             work.v[b * first + unit] = spread
     return negative
+
+
+@numba.njit(**INLINE)
+def next_normals(noise, given_noise, update, seed, first_step):
+    """The noise of an update: what was given, or drawn from the counter."""
+    if len(given_noise):
+        take_normals(noise, given_noise, update)
+    else:
+        fill_normals(noise, seed, first_step + update)
+
+
+@numba.njit(**INLINE)
+def add_samples(d, q, samples, span):
+    """Add the slopes of all samples to those of the first, for the first layer: every sample met the same examples."""
+    span = U(span)
+    for s in range(U(1), U(samples)):
+        for j in range(span):
+            d[j] += d[s * span + j]
+            q[j] += q[s * span + j]
 
 
 def build(label: str) -> Any:
@@ -208,22 +227,14 @@ def build(label: str) -> Any:
             start = update * batch
             upcoming = min(start + batch, len(x) - batch)
             if update >= 0:
-                if len(given_noise):
-                    take_normals(work.noise, given_noise, update)
-                else:
-                    fill_normals(work.noise, seed, first_step + update)
+                next_normals(work.noise, given_noise, update, seed, first_step)
                 for layer in range(layers):
                     forward(mean, std, net, work, layer)
                 loss_gradient(work.h, work.d, rows * net.units[layers - 1], net, y, start)
                 for layer in range(layers - 1, 0, -1):
                     negative += backward(mean, std, net, starts, work, layer, c)
                 scale_by(work.q, work.d, 0, rows * first)
-                # every sample met the same examples: add the samples up
-                span = U(batch * first)
-                for s in range(U(1), U(net.samples)):
-                    for j in range(span):
-                        work.d[j] += work.d[s * span + j]
-                        work.q[j] += work.q[s * span + j]
+                add_samples(work.d, work.q, net.samples, batch * first)
                 if net.has_bias:
                     negative += move_biases(mean, std, net, work, 0, batch, constants_of(c, starts[1]))
                 for j in range(U(batch * inputs)):

@@ -75,7 +75,7 @@ class _Announcer(event.Listener):
         self.said = False
 
     def on_start(self, event: event.Event) -> None:
-        """A compilation begins; numba tells of everybody's, not only of ours."""
+        """A compilation begins. numba reports those of other libraries too."""
         what: Any = event.data
         if self.said or not any(what["dispatcher"] is loop for loop in self.loops):
             return
@@ -91,7 +91,7 @@ class _Announcer(event.Listener):
         )
 
     def on_end(self, event: event.Event) -> None:
-        """It has ended."""
+        """A compilation has ended."""
 
 
 @cache

@@ -39,7 +39,7 @@ GLOBAL_OPTIMIZER_HOOKS = ("_global_optimizer_pre_hooks", "_global_optimizer_post
 OPTIMIZER_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
-optimizers = sys.modules[torch.optim.Optimizer.__module__]  # torch.optim hides it by a name of its own
+optimizers = sys.modules[torch.optim.Optimizer.__module__]  # a module; torch.optim gives its name to something else
 
 
 class EngineFallback(UserWarning):

@@ -1,7 +1,7 @@
 """Locks that survive a fork: one thread at a time learns, and a forked child waits for no thread that it does not have.
 
-A fork copies only the thread that calls it. Locks that other threads held at that moment would stay held in the child for ever,
-and so would torch wait for its worker threads: a child has one thread for torch, as torch's own data loaders have.
+A fork copies only the thread that calls it. Locks that other threads held at that moment would stay held in the child for ever.
+Torch would wait for ever for its worker threads, so a child has one thread for torch, as torch's own data loaders have.
 """
 
 import os

@@ -3,7 +3,7 @@
 not from nll     sigma's gradient is negative where a curvature cannot be: the cost is not that of `Bayesian.nll`
 far above        half of a parameter's sigmas are far wider than they began, and than their prior
 cut              most weights would move further than `max_step` lets them, after a hundred steps
-short memory     after five times the memory, evidence holds hardly a weight
+short memory     after five memories, evidence has narrowed hardly any sigma
 
 The engine, which keeps no gradients, looks at sigmas at the end of a chunk.
 """
@@ -34,7 +34,7 @@ def look_at_step(optimizer: Any, number: int, group: dict, pairs: list[Pair], g:
         optimizer: The optimiser.
         number: Of the step.
         group: The group whose pairs move.
-        pairs: They.
+        pairs: Those pairs.
         g: Their gradients, as they came.
         q: Their values before the step.
         new: Their values after it.

@@ -411,7 +411,7 @@ class BayesByBackprop(PosteriorOptimizer):
     Args:
         params: A `Bayesian`, its `pairs()`, or parameter groups.
         lr: The learning rate.
-        weight: Share of the KL term in one update, 1 / (number of mini-batches) in the original; 0 leaves it out.
+        kl_weight: Share of the KL term in one update, 1 / (number of mini-batches) in the original; 0 leaves it out.
         prior_mean: Mean of the prior.
         prior_std: Standard deviation of the prior.
         max_step: Trust region in sigmas; None is off.
@@ -424,13 +424,19 @@ class BayesByBackprop(PosteriorOptimizer):
         self,
         params: Any,
         lr: float,
-        weight: float = 0.0,
+        kl_weight: float = 0.0,
         prior_mean: float = 0.0,
         prior_std: float = 1.0,
         max_step: float | None = None,
         foreach: bool | None = None,
     ) -> None:
-        defaults = {"lr": lr, "weight": weight, "prior_mean": prior_mean, "prior_std": prior_std, "max_step": max_step}
+        defaults = {
+            "lr": lr,
+            "kl_weight": kl_weight,
+            "prior_mean": prior_mean,
+            "prior_std": prior_std,
+            "max_step": max_step,
+        }
         super().__init__(params, defaults, foreach)
 
 

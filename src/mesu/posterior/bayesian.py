@@ -49,7 +49,7 @@ class _Told(NamedTuple):
     """What the first inputs of a layer changed."""
 
     layer: str
-    by: float  # what was divided by
+    by: float  # the divisor
     divided: dict[str, bool]  # the parameters, each with whether its means were divided too
     size: float  # `input_size` before
 
@@ -300,13 +300,13 @@ class Bayesian(nn.Module):
         return bool(self._unsized)
 
     def _told(self, x: Tensor) -> Any:
-        """What the pass of a batch runs in: if it may be the first one, it tells the size of inputs."""
+        """The context for a forward pass: in what may be the first batch, the size of the inputs is measured."""
         alone = self._unsized and not x.requires_grad and sizes.may_measure() and not sizes.several_processes()
         return self._sizing() if alone else nullcontext([])
 
     @contextmanager
     def _sizing(self) -> Iterator[list["_Told"]]:
-        """Inside, layers that meet their first inputs are made to start as suits them; yields what was done, for `_undo`."""
+        """Inside, layers that meet their first inputs are scaled to suit them. Yields what was done, for `_undo`."""
         done: list[_Told] = []
         with self._turns:
             layers = [(name, self.module.get_submodule(name)) for name in self._unsized]
@@ -318,7 +318,7 @@ class Bayesian(nn.Module):
                 raise
 
     def _undo(self, done: list["_Told"]) -> None:
-        """A batch that was refused has told nothing. Powers of two are divided by, so nothing is lost by rounding."""
+        """Undo what the inputs of a refused batch have changed. The divisors are powers of two: nothing is lost to rounding."""
         with self._turns:
             for name, by, divided, size in reversed(done):
                 self._divide(name, 1 / by, divided)

@@ -1,4 +1,4 @@
-"""The closed form: outputs as a Gaussian, by one pass of moments through a network, and the prediction that they are.
+"""The closed form: outputs as a Gaussian, by one pass of moments through a network, and the prediction made of them.
 
 `follow` reads a module as a list of steps (`torch.fx`), `Steps` runs them on moments. The covariance of the outputs is walked
 back through the last linear layers,

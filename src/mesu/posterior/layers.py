@@ -90,7 +90,8 @@ class Local:
             out = self.linear(x, layer.weight, layer.bias)
             calls = _calls.get()
             if calls is not None and out.requires_grad:
-                # the edge: an activation may overwrite the output. The weights: another thread may lend its own later
+                # keep the edge, since an activation may overwrite the output, and the weights, since another thread may
+                # put its own drawn ones in their place later
                 call = Call(x.detach(), get_gradient_edge(out), layer.weight, layer.bias)
                 calls.setdefault(self, []).append(call)
             return out

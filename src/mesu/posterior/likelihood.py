@@ -1,7 +1,7 @@
 """What the network's output means: scores of classes, scores of several labels, the mean of a number (and its noise), a count.
 
 A likelihood says three things of drawn outputs ``[S, B, ...]``: which targets it can score (`check`), what they cost the
-posterior that learns (`nll`), and which prediction they are together (`summarise`). Any object with these three methods is a
+posterior that learns (`nll`), and which prediction they give together (`summarise`). Any object with these three methods is a
 likelihood: pass it as ``mesu.Bayesian(net, likelihood=MyLikelihood())``, or give it a name with `register`.
 
 The estimator "linear" needs a fourth, ``sample(out, noise)``, which draws targets from outputs ``[B, ...]`` as the likelihood
@@ -37,7 +37,7 @@ class Likelihood(Protocol):
         ...
 
     def summarise(self, out: Tensor) -> Any:
-        """The prediction that outputs ``[S, B, ...]`` are together: a tensor ``[B, ...]``, or a dataclass of such tensors."""
+        """One prediction from drawn outputs ``[S, B, ...]``: a tensor ``[B, ...]``, or a dataclass of such tensors."""
         ...
 
 

@@ -64,7 +64,7 @@ def entries(module: nn.Module) -> tuple[str, ...]:
 def as_torch_made(weight: Tensor, bound: float) -> bool:
     """Whether these weights look as torch makes them, uniform between -bound and bound.
 
-    Once a layer has learned, some of its weights are beyond the bound, or it was told to keep them well below. In doubt it has.
+    A layer that has learned has some weights beyond the bound, or all of them well below it. When in doubt, the answer is no.
     """
     count = weight.numel()
     if count < ENOUGH or not weight.is_floating_point():

@@ -23,7 +23,7 @@ from mesu.rules.bounds import close_by, near, no_wider
 from mesu.rules.gaussian import Gaussian
 from mesu.rules.primitives import between, root
 
-# One update changes a precision by at most this factor: sigma by a thousand million, as in `mesu.rules.mesu`
+# One update changes a precision by at most this factor: sigma by 1e9, as in `mesu.rules.mesu`
 LIMIT = 1e18
 
 

@@ -28,7 +28,7 @@ from mesu.rules.bounds import narrower, near, no_wider, reach, within
 from mesu.rules.gaussian import Gaussian
 from mesu.rules.primitives import between, root
 
-# One example may change sigma by at most a factor of about two thousand million: keeps h*h inside float32.
+# One example may change sigma by at most a factor of about 2e9: keeps h*h inside float32.
 LIMIT = 1e9
 
 

@@ -171,6 +171,15 @@ def diamonds(axes: Axes, x: Any, y: Any, name: str | None = None, edge: str = IN
     axes.plot(x, y, "D", label=name, **style, **more)
 
 
+def papers(axes: Axes, points: Iterable[tuple[float, float | None, str]]) -> None:
+    """Draw a diamond for each (x, the paper's number, colour), if the paper has one, and one legend entry for all."""
+    there = [(x, y, edge) for x, y, edge in points if y is not None]
+    for x, y, edge in there:
+        diamonds(axes, x, y, edge=edge)
+    if there:
+        diamonds(axes, [], [], "paper")
+
+
 def lines(axes: Axes, curves: Iterable[Curve]) -> None:
     """Draw each learner's mean over the seeds and a band of one standard deviation."""
     for learner, where, values in curves:

@@ -99,7 +99,7 @@ class Run(RunFolder):
 
         Raises:
             ValueError: if `workers` is below 1, if one of them was killed, if another process is at work on this run, or if
-                what is left to do would be done otherwise than the rest was.
+                its settings, or versions that its numbers depend on, have changed since it began.
         """
         check_workers(workers)
         with alone(self.folder):

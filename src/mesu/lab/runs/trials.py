@@ -1,6 +1,7 @@
 """Trials of a run: each goes through the stages it has not done, here or in a worker, with a checkpoint after each."""
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -67,10 +68,15 @@ def _in_workers(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int
     and after Ctrl-C it could remove the folder twice, which prints a traceback.
     """
     failures: list[BaseException] = []
+    begun, stopped, over = threading.Event(), threading.Event(), threading.Event()
 
     def dispatch() -> None:
+        begun.set()
         try:
+            if stopped.is_set():
+                return
             pool = loky.ProcessPoolExecutor(workers, env=ONE_THREAD)
+            _block_interrupts()
             try:
                 # the settings travel with the job: to unpickle them, a worker imports the module that registers the experiment
                 done = [pool.submit(_do_in_worker, os.getpid(), run, settings, *job) for job in jobs]
@@ -82,22 +88,38 @@ def _in_workers(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int
             pool.shutdown()
         except BaseException as error:
             failures.append(error)
+        finally:
+            over.set()
 
-    thread = threading.Thread(target=dispatch, daemon=True)
-    thread.start()
     try:
-        while thread.is_alive():
-            thread.join(EVERY)  # without a limit, Windows would not let Ctrl-C through
+        # `start` may be interrupted after the thread has begun, and even after it has started workers; `is_alive` may then
+        # say no. So the thread and this one tell each other what they do
+        threading.Thread(target=dispatch, daemon=True).start()
+        while not over.wait(EVERY):  # without a limit, Windows would not let Ctrl-C through
+            pass
     except BaseException:
-        while thread.is_alive():  # it may be about to start another worker
+        stopped.set()
+        while begun.is_set() and not over.is_set():  # it may be about to start another worker
             end_workers()
-            thread.join(0.05)
+            over.wait(0.05)
         end_workers()
         raise
     if not failures:
         return None
     end_workers()
     return failures[0]
+
+
+def _block_interrupts() -> None:
+    """Block Ctrl-C in this thread, and so in the processes that it starts: the main process gets it too, and ends them.
+
+    A worker that is interrupted while it starts would print a traceback.
+    """
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        from multiprocessing import resource_tracker
+
+        resource_tracker.ensure_running()  # it would be started with the first worker, and unblock Ctrl-C (Python 3.11)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def do_trial(run: RunFolder, settings: Any, entry: Entry, seed: int) -> None:

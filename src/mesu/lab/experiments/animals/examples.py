@@ -30,7 +30,7 @@ class Example(NamedTuple):
     """One photograph and the learner's answer."""
 
     picture: np.ndarray | None
-    species: str  # none of a whale
+    species: str  # empty for a whale
     answer: str  # a family
     right: bool
     doubt: str

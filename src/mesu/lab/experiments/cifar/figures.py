@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 
-from mesu.lab.drawing.panels import Panel, diamonds, percent_axis, plain_log, whole_numbers
+from mesu.lab.drawing.panels import Panel, papers, percent_axis, plain_log, whole_numbers
 from mesu.lab.drawing.style import colour, label, line_style
 from mesu.lab.entry import Entry
 from mesu.lab.paper import paper_number
@@ -93,20 +93,15 @@ def _way(table: pl.DataFrame, entry: str) -> tuple[np.ndarray, np.ndarray]:
 def _by_splits(
     axes: Axes, experiment: str, learners: list[str], splits: list[int], means: dict[str, np.ndarray]
 ) -> None:
-    marked = False
+    places: list[tuple[float, float | None, str]] = []
     for learner in learners:
         here = [number for number in splits if _label(learner, number) in means]
         values = [means[_label(learner, number)] for number in here]
         mean, std = np.array([mean_and_std(each) for each in values]).T
         axes.plot(here, mean, label=label(learner), marker="o", markersize=4, **line_style(learner))
         axes.fill_between(here, mean - std, mean + std, color=colour(learner), alpha=0.15, linewidth=0)
-        for number in here:
-            paper = paper_number(experiment, _label(learner, number), MEAN)
-            if paper is not None:
-                diamonds(axes, number, paper, edge=colour(learner))
-                marked = True
-    if marked:
-        diamonds(axes, [], [], "paper")
+        places += [(n, paper_number(experiment, _label(learner, n), MEAN), colour(learner)) for n in here]
+    papers(axes, places)
     axes.set(xscale="log", xlabel="splits", ylabel="accuracy")
     plain_log(axes.xaxis, 0.9, max(splits) * 1.1)
     axes.minorticks_off()  # there are no splits between those that were run

@@ -5,7 +5,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from mesu.lab.drawing.panels import Panel, diamonds, plain_log
+from mesu.lab.drawing.panels import Panel, papers, plain_log
 from mesu.lab.drawing.style import FAINT, colour, label, line_style, short_number
 from mesu.lab.paper import paper_number
 from mesu.lab.table import Summary
@@ -53,16 +53,16 @@ def _weights(table: pl.DataFrame, learner: str, step: int, measure: str) -> np.n
 
 
 def _correlation(axes: Axes, agreement: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    marked = False
     for learner, (steps, values) in agreement.items():
         axes.plot(steps, values.mean(1), label=label(learner), marker="o", markersize=4, **line_style(learner))
-        for step in steps:
-            paper = paper_number("hessian", learner, f"pearson_{step}")
-            if paper is not None:
-                diamonds(axes, step, paper, edge=colour(learner))
-                marked = True
-    if marked:
-        diamonds(axes, [], [], "paper")
+    papers(
+        axes,
+        (
+            (step, paper_number("hessian", learner, f"pearson_{step}"), colour(learner))
+            for learner, (steps, _) in agreement.items()
+            for step in steps
+        ),
+    )
     axes.set(xscale="log", xlabel="updates", ylabel="Pearson's correlation")
     axes.xaxis.set_major_formatter(lambda value, _: short_number(value))
     axes.xaxis.set_minor_formatter(NullFormatter())

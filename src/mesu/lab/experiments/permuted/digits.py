@@ -9,7 +9,7 @@ after runs on seeds 0 to 2 in which MESU did not lead (30 tasks, 50 and 100 unit
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from mesu.lab.data import Dataset, digits
 from mesu.lab.experiments.permuted.shared import PermutedSettings
@@ -24,9 +24,14 @@ class PermutedDigits(PermutedSettings):
     epochs: int = 5  # times that each task's 1,437 examples are shown
     hidden: int = 100  # hidden units of the one layer
     all_tasks_every: int = 1  # tasks between tests on all tasks so far; the last five are tested after each
-    memory: tuple[float, ...] = (100_000,)  # N of MESU, in updates: fourteen tasks
-    prior_std: float = 0.4  # prior of MESU
+    memory: tuple[float, ...] = (100_000,)  # N of MESU, in updates: fourteen tasks; what the estimators have by default
+    prior_std: float | Literal["auto"] = "auto"  # prior of MESU: the library's default, as are the next four
+    max_step: float | Literal["auto"] | None = "auto"  # trust region of MESU
     update: str = "exact"  # MESU's step: exact or paper
+    init_scale: float | None = (
+        None  # start of MESU and FOO-VB: what the first sigma is multiplied by; None is the library's
+    )
+    estimator: str = "linear"  # how MESU finds its gradients; FOO-VB draws, as with local
     sgd_lr: float = 0.0008  # learning rate of SGD
     ewc_online_strength: float = 20.0  # lambda of EWC Online
     ewc_stream_lr: float = 0.001  # learning rate of EWC Stream

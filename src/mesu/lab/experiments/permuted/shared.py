@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -32,11 +32,15 @@ class SixLearners:
     samples: int = 10  # Monte Carlo samples of a training step
     test_samples: int = 10  # Monte Carlo samples of a prediction
     memory: tuple[float, ...] = (300_000,)  # N of MESU, in updates; several are run side by side
-    prior_std: float = 1.0  # prior of MESU
-    max_step: float | None = None  # trust region of MESU and FOO-VB, in units of sigma; None is off
+    prior_std: float | Literal["auto"] = 1.0  # prior of MESU; auto is the library's default
+    max_step: float | Literal["auto"] | None = None  # trust region of MESU and FOO-VB, in units of sigma; None is off
     update: str = "paper"  # MESU's step: exact or paper
-    init_scale: float = 1.0  # start of MESU and FOO-VB: what the paper's first sigma, 2/sqrt(fan_in), is multiplied by
-    estimator: str = "local"  # how MESU and FOO-VB draw: local, or weights as the paper does
+    init_scale: float | None = (
+        1.0  # start of MESU and FOO-VB: what the first sigma is multiplied by; None is the library's
+    )
+    estimator: str = (
+        "local"  # how MESU and FOO-VB draw: local, weights as the paper does; linear (MESU only) draws nothing
+    )
     sgd_lr: float = 0.002  # learning rate of SGD
     ewc_online_lr: float = 0.002  # learning rate of EWC Online
     ewc_online_strength: float = 2.0  # its lambda
@@ -52,7 +56,7 @@ class SixLearners:
         """The learners; MESU once for each memory, if there are several."""
         entries: list[Entry] = []
         for learner in self.learners:
-            cost = self.samples if learner in DRAWN else 1
+            cost = self.samples if learner in DRAWN and posterior(self, learner)["estimator"] != "linear" else 1
             if learner == "mesu" and len(self.memory) > 1:
                 entries += [Entry(learner, "memory", memory, cost) for memory in self.memory]
             else:
@@ -80,19 +84,27 @@ class SixLearners:
 def choices(settings: SixLearners, entry: Entry) -> dict[str, Choice]:
     """The six learners."""
     s = settings
-    posterior = {"estimator": s.estimator, "init": "mnist", "init_scale": s.init_scale}
     memory = entry.get("memory", s.memory[0])
     mesu: dict[str, Any] = {"memory": memory, "prior_std": s.prior_std, "update": s.update, "max_step": s.max_step}
+    foo_vb_step = None if s.max_step == "auto" else s.max_step
     online = s.ewc_online_lr, s.ewc_online_strength, s.ewc_online_decay
     stream = s.ewc_stream_lr, s.ewc_stream_strength, s.ewc_stream_decay
     return {
-        "mesu": Choice(lambda net: optim.MESU(net, **mesu), posterior),
-        "foo-vb": Choice(lambda net: optim.FOOVB(net, max_step=s.max_step), posterior),
+        "mesu": Choice(lambda net: optim.MESU(net, **mesu), posterior(s, "mesu")),
+        "foo-vb": Choice(lambda net: optim.FOOVB(net, max_step=foo_vb_step), posterior(s, "foo-vb")),
         "sgd": Choice(lambda weights: optim.SGD(weights, s.sgd_lr)),
         "ewc-online": Choice(lambda weights: optim.EWCOnline(weights, *online)),
         "ewc-stream": Choice(lambda weights: optim.EWCStream(weights, *stream)),
         "si": Choice(lambda weights: optim.SI(weights, s.si_lr, s.si_strength)),
     }
+
+
+def posterior(settings: SixLearners, learner: str) -> dict[str, Any]:
+    """What `Bayesian` is given: the paper's start, or the library's where nothing is drawn. FOO-VB always draws."""
+    if settings.estimator == "linear" and learner == "mesu":
+        return {"estimator": "linear", "init_scale": settings.init_scale}
+    estimator = "local" if settings.estimator == "linear" else settings.estimator
+    return {"estimator": estimator, "init": "mnist", "init_scale": settings.init_scale}
 
 
 @dataclass(frozen=True)
