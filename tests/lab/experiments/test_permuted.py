@@ -4,12 +4,14 @@ from math import inf
 
 import numpy as np
 import pytest
+import torch
 
 import mesu
 from mesu import measures, optim
 from mesu.lab.data import digits
 from mesu.lab.entry import Entry
 from mesu.lab.experiments import PermutedDigits
+from mesu.lab.experiments.learners import perceptron
 from mesu.lab.experiments.permuted import shared as permuted
 from mesu.lab.table import accuracy_matrix, as_table
 from mesu.learners import BayesianLearner
@@ -60,6 +62,22 @@ def test_learners_by_name_are_what_they_say():
         SMALL.learner(Entry("adam"), digits(), 0)
 
 
+def test_the_demo_runs_mesu_as_the_library_has_it_by_default():
+    settings, data = PermutedDigits(), digits()
+    learner = settings.learner(Entry("mesu"), data, 0)
+    assert learner.engine is not None
+    torch.manual_seed(0)
+    net = mesu.Bayesian(perceptron(data.features, settings.hidden, data.classes), seed=0)
+    default = mesu.BayesianLearner(net, mesu.MESU(net, memory=100_000))
+    for one in (learner, default):
+        one.learn(data.x_train[:50], data.y_train[:50])
+    assert all(torch.equal(value, default.tensors()[name]) for name, value in learner.tensors().items())
+    # FOO-VB draws, from the paper's start
+    foo_vb = settings.learner(Entry("foo-vb"), data, 0)
+    assert (foo_vb.net.estimator, foo_vb.net.init, foo_vb.net.init_scale) == ("local", "mnist", 1.0)
+    assert foo_vb.optimizer.param_groups[0]["max_step"] is None
+
+
 def test_all_tasks_are_tested_now_and_then_and_at_the_end_else_the_last_five():
     assert permuted.tested(0, tasks=20, every=10) == range(1)
     assert permuted.tested(8, tasks=20, every=10) == range(4, 9)
@@ -75,7 +93,7 @@ def test_all_tasks_are_tested_now_and_then_and_at_the_end_else_the_last_five():
 
 CROWDED = PermutedDigits(
     tasks=12, epochs=3, hidden=30, samples=4, memory=(10_000,), all_tasks_every=100,
-    sgd_lr=0.005, ewc_online_strength=10.0, si_strength=0.01,
+    estimator="local", prior_std=0.4, max_step=None, sgd_lr=0.005, ewc_online_strength=10.0, si_strength=0.01,
 )  # fmt: skip
 
 

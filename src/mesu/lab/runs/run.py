@@ -25,6 +25,8 @@ MOST_SEEDS = 10_000
 class Run(RunFolder):
     """A run folder and what its settings ask for; settings.json is read once."""
 
+    _made: pl.DataFrame | None = None  # the table, in the process that has made it: it is not read back
+
     @classmethod
     def create(cls, settings: Any, parent: Path) -> "Run":
         """A new folder below `parent`, named after the experiment and the time, with the settings in it.
@@ -86,6 +88,8 @@ class Run(RunFolder):
         Raises:
             ValueError: if it is not finished.
         """
+        if self._made is not None:
+            return self._made
         path = self.folder / "table.parquet"
         if not path.is_file():
             raise ValueError(f"{self.folder} is not finished: `mesu resume {self.folder}` finishes it")
@@ -117,6 +121,7 @@ class Run(RunFolder):
             times = {f"{entry.label}-{seed}": self.seconds(entry.label, seed) for entry, seed in self.jobs}
             with replacing(self.folder / "times.json", flush=False) as path:
                 path.write_text(json.dumps(times, indent=2) + "\n")
+            self._made = table
             return table
 
     def _part_of(self, entry: Entry, seed: int) -> pl.DataFrame | None:
