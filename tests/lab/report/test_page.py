@@ -33,7 +33,7 @@ def test_report_holds_what_was_run(small):
     assert row["last five %"] == f"{mean:.1f}±{std:.1f}"
     settings = {row[0]: row[1:] for table in page.tables for row in table}
     assert settings["tasks"] == ["6", "50"]  # this run, and the paper's scale
-    assert settings["prior_std"] == ["0.4", ""]
+    assert settings["prior_std"] == ["auto", ""]
     assert settings["torch"] == [run.saved["versions"]["torch"]]
     assert settings["machine"] == [run.saved["versions"]["machine"]]
     for panel in ("last-five", "old-tasks", "rigidity", "newest", "outliers", "all-so-far", "five-along", "overview"):
