@@ -6,9 +6,9 @@ The score is the demo's "all along": accuracy on the last five tasks after each 
 are 0 to 2. FOO-VB has no settings. Prints a line for each setting and marks the best of a learner; a line says if the
 best is at the edge of its grid, or if the weights diverged.
 
-These are the last grids, moved until each best lay inside: the second of EWC Online, SI and SGD, the third of EWC Stream. MESU
-and SGD have their sixteen on one axis, so finer; the others four by four. Decays were not searched. The demo does not use MESU's
-best: it shows what the library has by default.
+These are the last grids, moved until each best lay inside: the second of EWC Online, SI and SGD, the third of EWC Stream.
+MESU and SGD have their sixteen on one axis, so finer; the others four by four. Decays were not searched. The demo does not use
+MESU's best: it shows what the library has by default.
 """
 
 import argparse

@@ -3,10 +3,10 @@
 A small network meets the 8 x 8 digits again and again, each time with the pixels shuffled in a new way, one example at
 a time. Networks that forget nothing stop learning after a while; networks that forget everything lose the last tasks.
 
-MESU is as the library has it by default, with the memory that the estimators have by default. EWC Online, SI, EWC Stream and SGD
-have their best of sixteen settings by the accuracy on the last five tasks, mean over the stream, on seeds 10 to 12, which the runs
-do not use (`benchmarks/demo_settings.py`). FOO-VB has nothing to choose. Width and number of tasks were settled after runs on
-seeds 0 to 2 in which MESU did not lead (30 tasks, 50 and 100 units): an illustration, not a ranking.
+MESU is as the library has it by default, with the memory that the estimators have by default. EWC Online, SI, EWC Stream and
+SGD have their best of sixteen settings by the accuracy on the last five tasks, mean over the stream, on seeds 10 to 12, which
+the runs do not use (`benchmarks/demo_settings.py`). FOO-VB has nothing to choose. Width and number of tasks were settled after
+runs on seeds 0 to 2 in which MESU did not lead (30 tasks, 50 and 100 units): an illustration, not a ranking.
 """
 
 from dataclasses import dataclass
