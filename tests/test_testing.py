@@ -225,3 +225,8 @@ def test_a_step_without_bounds_that_is_not_the_step_is_caught(module, monkeypatc
 def test_a_rule_that_raises_is_named(module):
     with pytest.raises(ContractBroken, match="rule_under_test_0 breaks the contract 'state': it raises NameError"):
         check_rule(module(WEIGHT, (STEP, "return nothing")), {"lr": 0.1})
+
+
+def test_a_posterior_rule_that_remembers_is_not_checked_and_that_is_said():
+    with pytest.raises(ContractBroken, match="posterior rules that remember more than mean and sigma are not checked"):
+        check_rule(rules.paced, {"memory": 100.0})

@@ -108,6 +108,8 @@ def check_rule(rule: Any, settings: Mapping[str, Any], *, always_sound: bool = F
     Raises:
         ContractBroken: naming the rule, the contract and what is wrong.
 
+    A posterior rule that has a state (`mesu.rules.paced`) is not checked.
+
     Example:
         >>> from mesu.rules import ewc
         >>> check_rule(ewc, {"lr": 0.1, "strength": 2.0})
@@ -133,6 +135,10 @@ def _check_parts(case: _Case) -> None:
     arguments = len(setting_names(rule.step))
     if arguments not in (3, 4):
         raise _Broken(f"step takes (q, g, c) or (w, g, state, c), and this one takes {arguments} arguments")
+    if arguments == 4 and "q" in setting_names(rule.step):
+        raise _Broken(
+            "step takes (q, g, state, c): posterior rules that remember more than mean and sigma are not checked here"
+        )
     if not case.posterior:
         for name in ("State", "initial"):
             if not callable(getattr(rule, name, None)):

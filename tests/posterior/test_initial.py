@@ -167,7 +167,7 @@ def test_init_std_must_be_positive(init_std):
 
 def test_the_default_draws_the_narrower_the_more_weight_matrices_there_are():
     net = nn.Sequential(nn.Conv1d(1, 2, 3), nn.GroupNorm(1, 2), nn.Flatten(), nn.Linear(4, 3), nn.Linear(3, 2))
-    for posterior, wanted in ((mesu.Bayesian(net), 22.5), (mesu.Bayesian(net, narrowing=7), 7.0)):
+    for posterior, wanted in ((mesu.Bayesian(net), 33.75), (mesu.Bayesian(net, narrowing=7), 7.0)):
         assert posterior.narrowing == wanted
         for pair in posterior.pairs():
             owner = posterior.module.get_submodule(pair.name.rpartition(".")[0])

@@ -33,7 +33,7 @@ ESTIMATORS = ("linear", "joint", "local", "weights")
 AT_MEAN = ("linear", "joint")  # those that draw nothing, and know the curvature
 # The default's start: a sigma of 3 / sqrt(fan_in). It is wide because sigma^2 is the first learning rate, and evidence soon
 # narrows it. Each layer adds noise to a prediction, and deep networks barely narrow the sigmas of their middle layers: so the
-# variance that is drawn is smaller by 5 n for n weight matrices, or by 2.5 n^2 if that is more.
+# variance that is drawn is smaller by 5 n for n weight matrices, or by 1.25 n^3 if that is more.
 WIDE, NARROWING = 3.0, 5.0
 SHALLOW = 3  # weight matrices of a network that learns well with bounded steps: two hidden layers, a recurrent layer and a head
 MARK = b"mesu 2\n\0"  # what the extra state begins with since it holds more than the noise
@@ -127,7 +127,7 @@ class Bayesian(nn.Module):
         noise_std: Observation noise of the Gaussian likelihood.
         narrowing: How much narrower than believed weights are drawn where nothing has been learned: a variance this many
             times smaller. Draws become as wide as sigma as evidence comes in. 1 draws what is believed, as the paper does.
-            None is for the default estimator 5 times the number n of weight matrices, or 2.5 n² if that is more; else 1.
+            None is for the default estimator 5 times the number n of weight matrices, or 1.25 n³ if that is more; else 1.
         vectorize: Run the samples as one batch (True) or one after the other (False); None picks the faster.
         seed: Seed of the posterior's own noise; None takes one from torch's global generator.
 
@@ -196,7 +196,7 @@ class Bayesian(nn.Module):
         chosen = choose(self.module, "", patterns, [], batchnorm)
         self._matrices = sum(self.module.get_parameter(name).dim() > 1 for name in chosen)
         if narrowing is None and wide:
-            narrowing = NARROWING * max(1, self._matrices) * max(1.0, self._matrices / 2)
+            narrowing = NARROWING * max(1, self._matrices) * max(1.0, (self._matrices / 2) ** 2)
         self.narrowing = 1.0 if narrowing is None else float(narrowing)
         self._cover("", patterns)
         if not self._covered:

@@ -59,7 +59,7 @@ def constants(
     lr_std: float = 1.0,
     max_std: float | None = None,
     pace: float = 0.1,
-    momentum: float = 0.5,
+    momentum: float = 0.8,
 ) -> Constants:
     """Check the settings a user gives and turn them into `Constants`; those that `mesu.rules.mesu` has are the same there.
 
