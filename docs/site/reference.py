@@ -48,9 +48,9 @@ GROUPS = {
     "estimators": Group(
         "scikit-learn estimators",
         "A model that lives on a stream, behind scikit-learn's interface.",
-        ("mesu.MESUClassifier", "mesu.MESURegressor", "mesu.load"),
+        ("mesu.MESUClassifier", "mesu.MESURegressor", "mesu.load", "mesu.DriftAlarm", "mesu.Signals"),
     ),
-    "river": Group("River", "The same models behind River's interface, and a drift detector.", ("mesu.river",)),
+    "river": Group("River", "The same models behind River's interface, and drift detectors.", ("mesu.river",)),
     "merging": Group(
         "Merging, and a model a key",
         "Models that learned apart become one; many small models share a base.",

@@ -17,6 +17,7 @@ from mesu.health import LearningWarning
 from mesu.learners import BayesianLearner, WeightLearner
 from mesu.memory import MemoryReport, memory_for, memory_report
 from mesu.merging import merge
+from mesu.online.alarm import DriftAlarm, Signals
 from mesu.online.keyed import Keyed
 from mesu.online.loading import load
 from mesu.optim import EWC, FOOVB, MESU, SI, BayesByBackprop, BayesianSynapse, EWCOnline, EWCStream, StepRefused
@@ -39,6 +40,7 @@ __all__ = [
     "BayesianLearner",
     "BayesianSynapse",
     "Cost",
+    "DriftAlarm",
     "EWCOnline",
     "EWCStream",
     "EngineFallback",
@@ -50,6 +52,7 @@ __all__ = [
     "Pair",
     "Prediction",
     "RegressionPrediction",
+    "Signals",
     "StepRefused",
     "WeightLearner",
     "__version__",

@@ -1,6 +1,6 @@
-"""River models and a drift detector, as `mesu.river`; they live in `mesu.online`."""
+"""River models and drift detectors, as `mesu.river`; they live in `mesu.online`."""
 
-from mesu.online.drift import DriftRetrainingClassifier, EpistemicDrift
+from mesu.online.drift import DriftAlarm, DriftRetrainingClassifier, EpistemicDrift
 from mesu.online.river import MESUClassifier, MESURegressor
 
-__all__ = ["DriftRetrainingClassifier", "EpistemicDrift", "MESUClassifier", "MESURegressor"]
+__all__ = ["DriftAlarm", "DriftRetrainingClassifier", "EpistemicDrift", "MESUClassifier", "MESURegressor"]

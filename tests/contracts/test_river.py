@@ -21,7 +21,7 @@ from river import (
 )
 from river.checks import common
 
-from mesu.river import DriftRetrainingClassifier, EpistemicDrift, MESUClassifier, MESURegressor
+from mesu.river import DriftAlarm, DriftRetrainingClassifier, EpistemicDrift, MESUClassifier, MESURegressor
 
 MODELS = [MESUClassifier(), MESURegressor(), MESUClassifier(hidden=(), memory=float("inf"), seed=1)]
 CHECKS = [
@@ -42,7 +42,9 @@ def test_no_check_is_skipped():
     assert {"check_learn_many_matches_learn_one", "check_seeding_is_idempotent", "check_emerging_features"} <= names
 
 
-@pytest.mark.parametrize("model", [*MODELS, EpistemicDrift(), EpistemicDrift(delta=0.1, window=60, listen=False)])
+@pytest.mark.parametrize(
+    "model", [*MODELS, DriftAlarm(), EpistemicDrift(), EpistemicDrift(delta=0.1, window=60, listen=False)]
+)
 def test_river_checks_of_parameters(model):
     for check in (
         common.check_repr_roundtrips_clone,

@@ -1,10 +1,11 @@
-"""A drift detector for epistemic uncertainty, and the wrapper that passes it the uncertainty of each row."""
+"""Drift detectors for River, and the wrapper that passes them what a model says of each row before it is learned."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from math import inf, log
 from typing import Any
 
+from mesu.online import alarm
 from mesu.online.needs_river import base, compose, drift
 
 ALLOWED = 1 / 8  # by how much ranks may on average lie above the middle without an alarm
@@ -92,33 +93,59 @@ class EpistemicDrift(base.DriftAndWarningDetector):
             del self._sorted[bisect_left(self._sorted, self._recent.popleft())]
 
 
-class DriftRetrainingClassifier(drift.DriftRetrainingClassifier):
-    """River's wrapper of that name, except that its detector is passed the epistemic uncertainty of each row, not the error.
+class DriftAlarm(alarm.DriftAlarm, base.DriftAndWarningDetector):
+    """A drift detector that raises an alarm when labels surprise a model, or inputs make it doubt, more than they used to.
 
-    A drift replaces the model by one that has learned since the warning.
+    It is `mesu.DriftAlarm`, as a detector of River's. `mesu.river.DriftRetrainingClassifier` passes it the `signals_one` of each
+    row. Wherever else River takes a drift detector, it watches the errors, or any other numbers, that it is passed.
+
+    Args:
+        every: Rows between two false alarms on average, or more, if the rows come in an order that says nothing.
+        window: How many values one is ranked among.
+        grace: How many rows are ignored after a start and after an alarm.
+
+    Example:
+        >>> from mesu import river
+        >>> model, detector = river.MESUClassifier(seed=0), river.DriftAlarm()
+        >>> for row in range(900):
+        ...     x = {"a": row % 7, "b": row % 5}
+        ...     y = (x["a"] > x["b"]) == (row < 600)  # from row 600 on the other way round
+        ...     detector.update(model.signals_one(x, y))
+        ...     model.learn_one(x, y)
+        ...     if detector.drift_detected:
+        ...         print("drift at row", row, "cause:", detector.cause)
+        drift at row 604 cause: surprise
+    """
+
+
+class DriftRetrainingClassifier(drift.DriftRetrainingClassifier):
+    """River's wrapper of that name, except that its detector is passed what the model says of each row, not the error.
+
+    A `DriftAlarm` is passed the signals of each row, any other detector its epistemic uncertainty. A drift replaces the model
+    by one that has learned since the warning.
 
     Args:
         model: A classifier of `mesu.river`, or a pipeline that ends in one.
-        drift_detector: An `EpistemicDrift`, or any detector that takes numbers; None is `EpistemicDrift()`.
+        drift_detector: A `DriftAlarm`, an `EpistemicDrift`, or any detector that takes numbers; None is `DriftAlarm()`.
         train_in_background: Whether a new model learns from the warning on; otherwise it starts at the drift.
 
     Example:
         >>> from mesu import river
-        >>> model = river.DriftRetrainingClassifier(river.MESUClassifier(seed=0), river.EpistemicDrift())
+        >>> model = river.DriftRetrainingClassifier(river.MESUClassifier(seed=0), river.DriftAlarm())
         >>> model.learn_one({"warm": 1}, "summer")
         >>> model.predict_one({"warm": 1})
         'summer'
     """
 
     def __init__(self, model: Any, drift_detector: Any = None, train_in_background: bool = True) -> None:
-        super().__init__(model, EpistemicDrift() if drift_detector is None else drift_detector, train_in_background)
+        super().__init__(model, DriftAlarm() if drift_detector is None else drift_detector, train_in_background)
 
     def _update_detector(self, x: Any, y: Any) -> None:
-        epistemic = _epistemic(self.model, x)
-        if epistemic == inf:  # nothing has been learned yet
-            return
         detector: Any = self.drift_detector
-        detector.update(epistemic)
+        signals = _signals(self.model, x, y)
+        if signals.doubt == inf:  # nothing has been learned yet
+            return
+        detector.update(signals if getattr(detector, "takes_signals", False) else signals.doubt)
         if self.train_in_background and detector.warning_detected:
             self.bkg_model.learn_one(x, y)
         elif self.train_in_background and detector.drift_detected:
@@ -127,12 +154,12 @@ class DriftRetrainingClassifier(drift.DriftRetrainingClassifier):
             self.model = self.model.clone()
 
 
-def _epistemic(model: Any, x: Any) -> float:
-    """The epistemic uncertainty of a row under a model, or under the last step of a pipeline."""
+def _signals(model: Any, x: Any, y: Any) -> alarm.Signals:
+    """The signals of a row under a model, or under the last step of a pipeline."""
     if isinstance(model, compose.Pipeline):
         x, model = model.transform_one(x), list(model.steps.values())[-1]
-    if not hasattr(model, "uncertainty_one"):
+    if not hasattr(model, "signals_one"):
         raise TypeError(
             f"the model must be one of mesu.river, which says how uncertain it is, got {type(model).__name__}"
         )
-    return model.uncertainty_one(x)["epistemic"]
+    return model.signals_one(x, y)

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from mesu.online.alarm import Signals, signals_of
 from mesu.online.face import Face
 from mesu.online.locks import lock_of
 from mesu.online.model import OnlineModel
@@ -79,6 +80,22 @@ class StreamModel(Face, base.Estimator):
             return dict.fromkeys(Uncertainty._fields, AT_FIRST)
         uncertainty = self._predict_row(snapshot, x).uncertainty
         return {name: float(part[0]) for name, part in uncertainty._asdict().items()}
+
+    def signals_one(self, x: Mapping[Any, Any], y: Any = None) -> Signals:
+        """How much the label or target of a row surprises the model, and how much it doubts the row: for a `DriftAlarm`.
+
+        Args:
+            x: The row.
+            y: Its label or target, before it is learned; None if it is not known, and the surprise is NaN then.
+        """
+        snapshot = self._snapshot()
+        if snapshot is None:
+            return Signals(AT_FIRST, AT_FIRST)
+        if y is not None:
+            known = y in snapshot.labels
+            y = targets_of([y]) if self._regression else np.array([snapshot.labels.index(y) if known else -1])
+        surprise, doubt = signals_of(self._predict_row(snapshot, x), y)
+        return Signals(float(surprise[0]), float(doubt[0]))
 
     def _learned(self) -> Snapshot:
         if self._online is None:

@@ -13,10 +13,11 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mesu.online.alarm import Signals, signals_of
 from mesu.online.face import Face
 from mesu.online.growth import check_labels
 from mesu.online.locks import lock_of
@@ -86,6 +87,21 @@ class StreamEstimator(Face, BaseEstimator):
             raise ValueError(f"share must be between 0 and 1, got {share!r}")
         rows, now = self._rows(X), self._learned()
         return now.epistemic(rows) > np.quantile(now.recent_epistemic, 1 - share)
+
+    def signals(self, X, y=None) -> Signals:
+        """How much each label or target surprises the model, and how much it doubts each row: for a `mesu.DriftAlarm`.
+
+        Args:
+            X: Rows, before they are learned.
+            y: Their classes or targets; None if they are not known, and the surprise is NaN then.
+        """
+        rows, now = self._rows(X), self._learned()
+        if y is not None:
+            y = np.ravel(y)
+            check_consistent_length(rows, y)
+            known = {label: i for i, label in enumerate(now.labels)}
+            y = _numbers("y", y) if self._regression else np.array([known.get(label, -1) for label in y.tolist()])
+        return signals_of(now.predict(rows), y)
 
     def _predicted(self, X) -> Any:
         rows = self._rows(X)
