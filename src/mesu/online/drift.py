@@ -96,8 +96,8 @@ class EpistemicDrift(base.DriftAndWarningDetector):
 class DriftAlarm(alarm.DriftAlarm, base.DriftAndWarningDetector):
     """A drift detector that raises an alarm when labels surprise a model, or inputs make it doubt, more than they used to.
 
-    It is `mesu.DriftAlarm`, as a detector of River's. `mesu.river.DriftRetrainingClassifier` passes it the `signals_one` of each
-    row. Wherever else River takes a drift detector, it watches the errors, or any other numbers, that it is passed.
+    It is `mesu.DriftAlarm`, as a detector of River's. `mesu.river.DriftRetrainingClassifier` passes it the `signals_one` of
+    each row. Wherever else River takes a drift detector, it watches the errors, or any other numbers, that it is passed.
 
     Args:
         every: Rows between two false alarms on average, or more, if the rows come in an order that says nothing.
@@ -114,7 +114,7 @@ class DriftAlarm(alarm.DriftAlarm, base.DriftAndWarningDetector):
         ...     model.learn_one(x, y)
         ...     if detector.drift_detected:
         ...         print("drift at row", row, "cause:", detector.cause)
-        drift at row 604 cause: surprise
+        drift at row 603 cause: surprise
     """
 
 

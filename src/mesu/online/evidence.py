@@ -1,8 +1,8 @@
 """Evidence that the values of a signal have become larger: a sequential test whose rows between false alarms are known.
 
 Each value is ranked among the last n, so that units do not matter. If `below` of them are smaller and `upto` are not larger,
-its rank r is anywhere from below / (n + 1) to (upto + 1) / (n + 1), all of it equally likely as long as the order of values says
-nothing. A bet f on high ranks, whose mean over (0, 1) is 1, pays its mean over that range, and is added up as Shiryaev and
+its rank r is anywhere from below / (n + 1) to (upto + 1) / (n + 1), all of it equally likely as long as the order of values
+says nothing. A bet f on high ranks, whose mean over (0, 1) is 1, pays its mean over that range, and is added up as Shiryaev and
 Roberts did (and as an e-detector does, Shin, Ramdas and Rinaldo 2024):
 
     M' = (M + 1) f(r)              E[M_t] = t as long as nothing changes, so M reaches c once in c rows on average, or less
