@@ -334,3 +334,30 @@ def test_keywords_that_may_be_rows_are_refused_where_rows_are_cut(make):
     net, x, mask = mesu.Bayesian(Masked(), seed=0), torch.randn(7, 4), torch.ones(7, 4)
     with pytest.raises(ValueError, match=r"'mask' is a \w+ as long as the 7 rows.*chunk=len\(x\)"):
         mesu.predict(net, x, samples=5, chunk=3, mask=make(mask))
+
+
+def test_a_closed_form_refuses_tensors_that_are_deep_in_a_keyword():
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x, shifts=None):
+            return self.layer(x + shifts["first"])
+
+    x = torch.randn(6, 4)
+    net = mesu.Bayesian(Shifted(), seed=0)
+    with pytest.raises(TypeError, match="got a tensor in 'shifts' too"):
+        mesu.predict(net, x, samples=0, shifts={"first": x})
+
+
+def test_a_likelihood_by_its_name():
+    net = mesu.Bayesian(nn.Linear(4, 3), seed=0)
+    x = torch.randn(6, 4)
+    named = mesu.predict(net, x, samples=5, likelihood="bernoulli")
+    given = mesu.predict(net, x, samples=5, likelihood=mesu.posterior.Bernoulli())
+    assert torch.equal(named.probs, given.probs)
+    closed = mesu.predict(net, x, samples=0, likelihood="bernoulli")
+    assert torch.equal(closed.probs, mesu.predictor(net, likelihood="bernoulli")(x)[0])
+    with pytest.raises(ValueError, match="likelihood must be 'categorical'"):
+        mesu.predict(net, x, likelihood="bernouli")

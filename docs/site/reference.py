@@ -40,6 +40,11 @@ GROUPS = {
         "How long to remember, what is still remembered, and what keeps a network from learning.",
         ("mesu.MemoryReport", "mesu.memory_for", "mesu.memory_report", "mesu.LearningWarning"),
     ),
+    "monitor": Group(
+        "Monitor",
+        "Numbers of a training loop, in TensorBoard, MLflow or a function of your own.",
+        ("mesu.Monitor", "mesu.TensorBoard", "mesu.MLflow"),
+    ),
     "learners": Group(
         "Learners",
         "A stream in chunks, compiled where it can be.",
@@ -56,6 +61,7 @@ GROUPS = {
         "Models that learned apart become one; many small models share a base.",
         ("mesu.merge", "mesu.Keyed"),
     ),
+    "avalanche": Group("Avalanche", "A posterior in Avalanche's strategies.", ("mesu.avalanche",)),
     "rules": Group("Rules", "The arithmetic of each learning rule, beside its equations.", ("mesu.rules",)),
     "measures": Group("Measures", "Forgetting, transfer, calibration, AUROC.", ("mesu.measures",)),
     "streams": Group("Streams", "Sequences of tasks.", ("mesu.streams",)),

@@ -17,6 +17,7 @@ from mesu.health import LearningWarning
 from mesu.learners import BayesianLearner, WeightLearner
 from mesu.memory import MemoryReport, memory_for, memory_report
 from mesu.merging import merge
+from mesu.monitor import MLflow, Monitor, TensorBoard
 from mesu.online.alarm import DriftAlarm, Signals
 from mesu.online.keyed import Keyed
 from mesu.online.loading import load
@@ -48,12 +49,15 @@ __all__ = [
     "LearningWarning",
     "MESUClassifier",
     "MESURegressor",
+    "MLflow",
     "MemoryReport",
+    "Monitor",
     "Pair",
     "Prediction",
     "RegressionPrediction",
     "Signals",
     "StepRefused",
+    "TensorBoard",
     "WeightLearner",
     "__version__",
     "load",

@@ -183,19 +183,30 @@ def memory_report(net: Any, optimizer: Any, updates: int | None = None) -> Memor
             f"the optimiser's groups have different memories, {sorted(memories)}: report on them one by one"
         )
     memory = memories.pop()
-    named = [
-        layer_of(name, *map(np.concatenate, zip(*(arrays for _, arrays in these), strict=True)))
-        for name, these in groupby(parts, key=lambda part: part[0])
-    ]
+    named = _by_layer(parts)
     return MemoryReport(
         rows=updates,
         memory=memory,
         window=None if updates is None else effective_window(checks.whole("updates", updates, 0), memory),
         prior_std=words.pop() if len(words) == 1 else "mixed",
-        layers=tuple(named),
-        all=layer_of("all", *map(np.concatenate, zip(*(arrays for _, arrays in parts), strict=True))),
+        layers=tuple(named[:-1]),
+        all=named[-1],
         unit="updates",
     )
+
+
+def layers_of(net: Any) -> list[Layer]:
+    """The sigmas of a `Bayesian` network's layers, and of "all" of it at the end, for a rule that never forgets."""
+    return _by_layer([_of_pair(pair, inf) for pair in net.pairs()])
+
+
+def _by_layer(parts: list[tuple[str, Sequence[np.ndarray]]]) -> list[Layer]:
+    """A line for each layer, and one for all of them at the end."""
+    groups = [(name, list(these)) for name, these in groupby(parts, key=lambda part: part[0])]
+    return [
+        layer_of(name, *map(np.concatenate, zip(*(arrays for _, arrays in these), strict=True)))
+        for name, these in [*groups, ("all", parts)]
+    ]
 
 
 def layer_of(name: str, std: np.ndarray, start: np.ndarray, prior: np.ndarray) -> Layer:

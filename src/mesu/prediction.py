@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from mesu.posterior.bayesian import Bayesian
 from mesu.posterior.inputs import CONVOLUTION
-from mesu.posterior.likelihood import Categorical, Likelihood, describe_bad
+from mesu.posterior.likelihood import Categorical, Likelihood, describe_bad, named
 from mesu.posterior.noise import Noise
 from mesu.posterior.predictor import predictor
 from mesu.posterior.results import MultiLabelPrediction, Prediction, RegressionPrediction, Uncertainty
@@ -36,7 +36,7 @@ def predict(
     *,
     seed: int = 0,
     chunk: int | None = None,
-    likelihood: Likelihood | None = None,
+    likelihood: str | Likelihood | None = None,
     **kwargs,
 ) -> Any:
     """Predict with uncertainty, averaging over `samples` draws of all weights, or in closed form with ``samples=0``.
@@ -52,7 +52,8 @@ def predict(
             through the layers instead (docs/how-to/cheap-uncertainty.md). What cannot be followed is refused by name.
         seed: Where the draws begin.
         chunk: Rows at a time; by default as many as fit a fixed budget.
-        likelihood: What the outputs mean; by default the network's own likelihood, and class scores where it has none.
+        likelihood: What the outputs mean, by name or as an object, as for `Bayesian`; by default the network's own likelihood,
+            and class scores where it has none.
         **kwargs: Passed on to the network's forward (a head's name, say). Where `x` is worked through in chunks, so are tensors
             among them with as many rows as `x`.
 
@@ -77,15 +78,15 @@ def predict(
         raise ValueError(f"chunk must be 1 row or more, got {chunk!r}")
     closed_rows = CLOSED_IMAGES if any(isinstance(m, CONVOLUTION) for m in net.modules()) else CLOSED_ROWS
     rows = chunk or (max(1, BUDGET // samples) if samples else closed_rows)
-    likelihood = likelihood or likelihood_of(net)
-    closed = predictor(net, likelihood=likelihood, **kwargs) if samples == 0 and isinstance(net, Bayesian) else None
+    meaning = named(likelihood) if isinstance(likelihood, str) else likelihood or likelihood_of(net)
+    closed = predictor(net, likelihood=meaning, **kwargs) if samples == 0 and isinstance(net, Bayesian) else None
     parts = []
     for part, own in chunks(x, rows, kwargs):
         with torch.no_grad(), evaluating(net):
             if closed is not None:
                 parts.append(closed.prediction(part))
             else:
-                parts.append(likelihood.summarise(_outputs(net, part, samples, seed, own)))
+                parts.append(meaning.summarise(_outputs(net, part, samples, seed, own)))
     return joined(parts)
 
 

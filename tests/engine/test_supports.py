@@ -1,5 +1,6 @@
 """What the engine runs and what it leaves to torch: it must never run what it does not know exactly."""
 
+import copy
 import functools
 import sys
 import types
@@ -350,6 +351,52 @@ def test_a_hook_that_comes_later_is_called():
             learner.learn(x, y)
         assert len(calls) == 3
         calls.clear()
+
+
+class Deaf(Categorical):
+    def nll(self, out, y):
+        return 0 * out.sum()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda net: net.module[1].requires_grad_(False), "some of its parameters are frozen"),
+        (lambda net: setattr(net, "likelihood", Deaf()), "its likelihood, Deaf, has no compiled form"),
+        (lambda net: setattr(net.module[2], "forward", torch.sin), "its ReLU has been given another forward"),
+        (lambda net: net.module.__setitem__(2, nn.GELU()), "it has a GELU"),
+    ],
+)
+def test_what_is_changed_after_the_learner_was_made_is_left_to_torch(change, reason):
+    x, y = np.ones((3, 4), np.float32), np.array([0, 1, 2])
+    net = posterior()
+    twin = copy.deepcopy(net)
+    learner = mesu.BayesianLearner(net, mesu_of(net))
+    in_torch = mesu.BayesianLearner(twin, mesu_of(twin), engine=False)
+    change(net)
+    change(twin)
+    with pytest.warns(mesu.EngineFallback, match=reason):
+        learner.learn(x, y)
+    in_torch.learn(x, y)
+    assert learner.engine is None
+    for one, other in zip(net.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_another_activation_is_read_by_the_engine_too():
+    x, y = np.ones((3, 4), np.float32), np.array([0, 1, 2])
+    net = posterior()
+    learner = mesu.BayesianLearner(net, mesu_of(net))
+    learner.learn(x, y)
+    net.module[2] = nn.Tanh()
+    twin = copy.deepcopy(net)
+    fresh = mesu.BayesianLearner(twin, mesu_of(twin))
+    assert torch.equal(learner.predict(x, 5).probs, fresh.predict(x, 5).probs)
+    learner.learn(x, y)
+    fresh.learn(x, y)
+    assert learner.engine is not None
+    for one, other in zip(net.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(one, other)
 
 
 # -- layers and parameters in more than one place ----------------------------------------------------------------------

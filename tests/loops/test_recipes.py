@@ -43,6 +43,16 @@ def test_the_plain_loop_learns(tmp_path, monkeypatch):
     assert all(parameter.dtype == torch.float32 for parameter in names["net"].parameters())
 
 
+def test_the_loop_that_logs_tells_all_that_the_page_lists(tmp_path, monkeypatch):
+    names = ran("Logging", tmp_path, monkeypatch)
+    assert [step for step, _ in names["told"]] == [20, 40]
+    listed = re.findall(r"^\| `([^|]+)` \|", SECTIONS["Logging"], re.MULTILINE)
+    listed = [name.replace("LAYER", "all") for row in listed for name in row.split("`, `")]
+    listed = [name if "/" in name or name in ("cost", "steps cut") else None for name in listed]
+    assert {name for name in listed if name} <= set(names["told"][0][1])
+    assert names["told"][1][1]["cost"] < names["told"][0][1]["cost"]
+
+
 @pytest.mark.parametrize("section", FRAMEWORKS)
 def test_the_recipe_learns(section, tmp_path, monkeypatch):
     pytest.importorskip(
@@ -78,3 +88,14 @@ def test_the_program_for_several_processes_learns():
         found = re.search(rf"process {rank}: (\d+) % right", printed)
         assert found, printed
         assert int(found[1]) > 80
+
+
+@pytest.mark.filterwarnings("ignore")  # of Avalanche's own affairs
+def test_the_recipe_for_avalanche_learns(tmp_path, monkeypatch):
+    try:
+        import avalanche  # noqa: F401
+    except (ImportError, RuntimeError) as error:  # its torchvision may be compiled for another torch
+        pytest.skip(f"Avalanche cannot be imported: {error}")
+    names = ran("Avalanche", tmp_path, monkeypatch)
+    found = names["strategy"].evaluator.get_last_metrics()
+    assert min(value for name, value in found.items() if name.startswith("Top1_Acc_Exp")) > 0.85

@@ -286,3 +286,10 @@ def test_a_setting_that_is_not_a_number_is_named(name, value):
 def test_a_seed_is_a_whole_number(seed):
     with pytest.raises(ValueError, match="seed must be a whole number between 0"):
         mesu.Bayesian(nn.Linear(2, 2), seed=seed)
+
+
+def test_a_parameter_that_was_taken_away_is_named():
+    net = mesu.Bayesian(nn.Sequential(nn.Linear(4, 3)), seed=0)
+    del net.module[0].weight_std
+    with pytest.raises(RuntimeError, match=r"'0\.weight' or its sigma is not in the network any more"):
+        net.nll(torch.ones(1, 4), torch.tensor([0]))

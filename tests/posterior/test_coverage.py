@@ -119,3 +119,34 @@ def test_frozen_batchnorm_does_not_mix_examples():
     together = net(x, samples=2)
     net.noise.state = state
     assert torch.allclose(net(x[:1], samples=2), together[:, :1], atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Complex modules are a new feature", "ignore:.torch.jit.script. is deprecated")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nn.Linear(3, 2).half(), r"'weight' is torch\.float16.*torch\.autocast"),
+        (lambda: nn.Linear(3, 2).to(torch.complex64), r"'weight' is torch\.complex64.*deterministic=\['weight'\]"),
+        (lambda: torch.jit.script(nn.Linear(3, 2)), r"torch\.jit"),
+        (
+            lambda: nn.utils.parametrizations.orthogonal(nn.Linear(3, 2)),
+            r"orthogonal matrix.*deterministic=\['parametrizations\.weight\.original'\]",
+        ),
+    ],
+)
+def test_parameters_that_cannot_have_a_sigma_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        mesu.Bayesian(make())
+
+
+def test_an_orthogonal_layer_learns_what_is_beside_it():
+    layer = nn.utils.parametrizations.orthogonal(nn.Linear(3, 3))
+    net = mesu.Bayesian(nn.Sequential(layer, nn.Linear(3, 2)), deterministic=["0.parametrizations"], seed=0)
+    before = layer.weight.detach().clone()
+    opt = mesu.MESU(net, memory=10)
+    for _ in range(5):
+        net.nll(torch.randn(4, 3), torch.tensor([0, 1, 0, 1])).backward()
+        opt.step()
+        opt.zero_grad()
+    assert torch.equal(net.module[0].weight, before)
+    assert [pair.name for pair in net.pairs()] == ["0.bias", "1.weight", "1.bias"]

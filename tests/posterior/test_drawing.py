@@ -409,3 +409,41 @@ def test_attention_takes_its_ordinary_path_without_a_switch_for_the_whole_proces
     assert torch.equal(out, expected)
     assert torch.equal(mean, expected_mean)
     assert nets[0].module.seen == [True] * 4
+
+
+class Squares(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Bilinear(4, 4, 3)
+
+    def forward(self, x):
+        return self.layer(x, x)
+
+
+@pytest.mark.parametrize(
+    ("make_one", "x"),
+    [
+        (lambda: nn.Sequential(nn.EmbeddingBag(5, 4), nn.Linear(4, 3)), torch.tensor([[0, 1], [2, 4]])),
+        (Squares, torch.ones(2, 4)),
+        (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), torch.ones(2, 4)),
+    ],
+)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_what_vmap_would_loop_over_with_a_warning_is_looped_without(make_one, x, estimator):
+    torch.manual_seed(0)
+    net = mesu.Bayesian(make_one(), estimator=estimator, seed=0)
+    assert net(x, samples=4).std(0).min() > 0
+    net.nll(x, torch.tensor([0, 2]), samples=2).backward()
+    assert (mesu.predict(net, x, samples=4).epistemic > 0).all()
+
+
+def test_a_layer_whose_hook_keeps_a_weight_can_be_copied_and_predicted_after_draws():
+    torch.manual_seed(0)
+    net = mesu.Bayesian(nn.Sequential(nn.utils.spectral_norm(nn.Linear(4, 5)), nn.ReLU(), nn.Linear(5, 3)), seed=0)
+    x = torch.randn(6, 4)
+    seen = mesu.predict(net, x, samples=4)
+    assert (seen.epistemic > 0).all()
+    twin = copy.deepcopy(net)
+    assert torch.equal(mesu.predict(twin, x, samples=4).probs, seen.probs)
+    with pytest.raises(TypeError, match="has hooks, which a closed form cannot run"):
+        mesu.predict(net, x, samples=0)

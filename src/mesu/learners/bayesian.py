@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mesu.engine import PosteriorEngine, why_not
+from mesu.engine import PosteriorEngine
 from mesu.engine.supports import warn_fallback
 from mesu.learners.chunks import ChunkLearner
 from mesu.learners.state import check_moves, device_of
@@ -50,7 +50,7 @@ class BayesianLearner(ChunkLearner):
         self.samples, self.batch = samples, batch = whole("samples", samples), whole("batch", batch)
         check_moves(net, optimizer)
         self.net, self.optimizer = net, optimizer
-        reason = "it was told not to" if engine is False else why_not(net, optimizer)
+        reason = "it was told not to" if engine is False else self.why_not()
         self.engine = PosteriorEngine(net, optimizer, samples, batch) if reason is None else None
         if reason is not None and engine is None:
             warn_fallback(net, reason)
@@ -73,6 +73,7 @@ class BayesianLearner(ChunkLearner):
 
     def predict(self, x: np.ndarray, samples: int = 100, **inputs: Any) -> Any:
         """The average over drawn networks."""
-        if self.engine is not None and samples != 0:  # 0 is the closed form, which is torch's
-            return self.net.likelihood.summarise(torch.from_numpy(self.engine.draw(x, samples)))
+        engine = self.compiled() if samples != 0 else None  # 0 is the closed form, which is torch's
+        if engine is not None:
+            return self.net.likelihood.summarise(torch.from_numpy(engine.draw(x, samples)))
         return predict(self.net, torch.from_numpy(x).to(device_of(self.net)), samples=samples, **inputs)

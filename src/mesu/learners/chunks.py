@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mesu.engine.supports import warn_fallback, why_not_hooks
+from mesu.engine.supports import warn_fallback, why_not
 from mesu.learners.state import device_of, restore, tensors_of
 from mesu.posterior.likelihood import describe_bad
 
@@ -34,16 +34,11 @@ class ChunkLearner:
         Raises:
             ValueError: if the chunk cannot be learned; nothing has changed then.
         """
-        if self.engine is not None:
-            hooked = why_not_hooks(self.net, self.optimizer)
-            if hooked is None:
-                self.engine.learn(x, y, **inputs)
-                self.optimizer._opt_called = (
-                    True  # torch's schedulers warn unless `step` has been called, which they wrap
-                )
-                return
-            warn_fallback(self.net, hooked)  # hooks that were added since the learner was made
-            self.engine = None
+        engine = self.compiled()
+        if engine is not None:
+            engine.learn(x, y, **inputs)
+            self.optimizer._opt_called = True  # torch's schedulers warn unless `step` has been called, which they wrap
+            return
         examples, labels = checked(x, y)
         self.check_targets(labels)
         several = len(examples) > self.batch or getattr(self.net, "awaits_inputs", False)
@@ -59,6 +54,21 @@ class ChunkLearner:
             if before is not None:  # earlier batches of the chunk have been learned, or told the size of inputs
                 restore(self.net, self.optimizer, before)
             raise
+
+    def why_not(self) -> str | None:
+        """Why the engine cannot learn this; None if it can."""
+        return why_not(self.net, self.optimizer)
+
+    def compiled(self) -> Any:
+        """The engine; None where there is none, or where what it runs has been changed since the learner was made."""
+        if self.engine is not None:
+            reason = self.why_not()
+            if reason is None:
+                self.engine.read_again()
+            else:
+                warn_fallback(self.net, reason)
+                self.engine = None
+        return self.engine
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a later update depends on, copied: `restore` goes on from it bit for bit."""

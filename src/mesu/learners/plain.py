@@ -45,15 +45,19 @@ class WeightLearner(ChunkLearner):
         self.batch, self.likelihood, self.mean = whole("batch", batch), named(likelihood), mean
         check_moves(net, optimizer)
         self.net, self.optimizer = net, optimizer
-        reason = "it was told not to" if engine is False else why_not(net, optimizer)
-        reason = reason or why_not_likelihood(self.likelihood)
-        if reason is None and not isinstance(self.likelihood, Categorical):
-            reason = f"its likelihood is {type(self.likelihood).__name__}, and compiled weight rules learn classes only"
-        if reason is None and mean and batch > 1:
-            reason = "it descends the mean of a batch's losses, and compiled weight rules their sum"
+        reason = "it was told not to" if engine is False else self.why_not()
         self.engine = WeightEngine(net, optimizer, batch) if reason is None else None  # type: ignore[arg-type]
         if reason is not None and engine is None:
             warn_fallback(net, reason)
+
+    def why_not(self) -> str | None:
+        """Why the engine cannot learn this; None if it can."""
+        reason = why_not(self.net, self.optimizer) or why_not_likelihood(self.likelihood)
+        if reason is None and not isinstance(self.likelihood, Categorical):
+            reason = f"its likelihood is {type(self.likelihood).__name__}, and compiled weight rules learn classes only"
+        if reason is None and self.mean and self.batch > 1:
+            reason = "it descends the mean of a batch's losses, and compiled weight rules their sum"
+        return reason
 
     def cost(self, x: Tensor, y: Tensor, **inputs: Any) -> Tensor:
         """The likelihood's cost, summed over the batch, or its mean."""
@@ -67,8 +71,9 @@ class WeightLearner(ChunkLearner):
 
     def boundary(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
         """A task ended: consolidate, if the rule does."""
-        if self.engine is not None:
-            self.engine.boundary(x, y, **inputs)
+        engine = self.compiled()
+        if engine is not None:
+            engine.boundary(x, y, **inputs)
         elif isinstance(self.optimizer, WeightOptimizer):
             task = torch.from_numpy(x), torch.from_numpy(y)
             self.optimizer.boundary(lambda: fisher_diagonal(self.net, *task, self.likelihood, **inputs))

@@ -127,18 +127,11 @@ def _cut(
 ) -> list[tuple[str, str]]:
     """Steps cut by the library's own trust region; a shorter one is somebody's choice."""
     c = optimizer.constants(group)
-    limit, narrow = getattr(c, "max_step", None), getattr(c, "narrow", None)
-    if limit is None or (narrow is None and limit < 1):
+    limit = getattr(c, "max_step", None)
+    if limit is None or (getattr(c, "narrow", None) is None and limit < 1):
         return []
-    reach: Any = limit * q.std
-    if narrow is not None:
-        if any(pair.first is None for pair in pairs):
-            return []
-        starts = torch.cat([q.std.new_full((pair.std.numel(),), float(pair.start or 1)) for pair in pairs])
-        reach = reach / torch.sqrt(1 + narrow * (q.std / starts).square())
-    moving = g.mean != 0
-    cut = float(((new.mean - q.mean).abs() >= 0.99 * reach)[moving].float().mean()) if bool(moving.any()) else 0.0
-    if cut <= MOST:
+    cut = share(*count_cut(optimizer, group, pairs, g, q, new))
+    if cut is None or cut <= MOST:
         return []
     return [
         (
@@ -148,6 +141,27 @@ def _cut(
             "mesu.Bayesian(..., noise_std=...)), or start narrower: init_scale=",
         )
     ]
+
+
+def count_cut(
+    optimizer: Any, group: dict, pairs: list[Pair], g: Gaussian, q: Gaussian, new: Gaussian
+) -> tuple[int, int]:
+    """How many means went as far as the trust region let them, and how many moved at all; of a rule without one, 0 and 0."""
+    c = optimizer.constants(group)
+    limit, narrow = getattr(c, "max_step", None), getattr(c, "narrow", None)
+    if limit is None or (narrow is not None and any(pair.first is None for pair in pairs)):
+        return 0, 0
+    reach: Any = limit * q.std
+    if narrow is not None:
+        starts = torch.cat([q.std.new_full((pair.std.numel(),), float(pair.start or 1)) for pair in pairs])
+        reach = reach / torch.sqrt(1 + narrow * (q.std / starts).square())
+    moving = g.mean != 0
+    return int(((new.mean - q.mean).abs() >= 0.99 * reach)[moving].sum()), int(moving.sum())
+
+
+def share(cut: int, moving: int) -> float | None:
+    """The share of the moving weights that were cut; None where nothing moved."""
+    return cut / moving if moving else None
 
 
 def _share(where: Tensor) -> float:

@@ -48,6 +48,10 @@ class PosteriorOptimizer(Optimizer):
     file: Any  # the rule's module; or a dict of modules, of which the group's "update" names one
     remedy = "set max_step below 1, or lower the rate of sigma"  # for a sigma that a step would break
     _clipping: ClippingWatch | None = None
+    looks_at_cuts = (
+        False  # whether the next step is to say how many weights the trust region stops: `mesu.monitor` asks
+    )
+    share_cut: float | None = None  # what it said
 
     def __init__(self, params: Any, defaults: dict, foreach: bool | None = None) -> None:
         groups: list[Any] = [params] if isinstance(params, (nn.Module, Pair)) else list(params)
@@ -161,7 +165,7 @@ class PosteriorOptimizer(Optimizer):
         if self._clipping is None:
             self._clipping = ClippingWatch()
         self._clipping.see(self.param_groups)
-        proposals, seen = [], []
+        proposals, seen, cuts = [], [], []
         number = 0 if torch.compiler.is_compiling() else health.is_due(self)
         for group in self.param_groups:
             for pairs in buckets(with_gradients(group), fused=group["foreach"] is not False):
@@ -172,12 +176,16 @@ class PosteriorOptimizer(Optimizer):
                 refuse_unsound(pairs, g, new, self.remedy)
                 if number:
                     seen += health.look_at_step(self, number, group, pairs, g, q, new)
+                if self.looks_at_cuts:
+                    cuts.append(health.count_cut(self, group, pairs, g, q, new))
                 proposals.append((pairs, new, after))
         for pairs, new, after in proposals:
             write([p.mean for p in pairs], new.mean)
             write([p.std for p in pairs], new.std)
             for name, vector in after.items():
                 write([self.state[p.mean][name] for p in pairs], vector)
+        if cuts:
+            self.share_cut = health.share(*map(sum, zip(*cuts, strict=True)))
         if number:
             health.tell(self, seen)
             health.look_at_memory(self, number)

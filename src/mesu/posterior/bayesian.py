@@ -210,6 +210,12 @@ class Bayesian(nn.Module):
         names = [name for name in self._covered if inside(name, prefix)]
         with self._turns:
             at: dict[str, Any] = dict(self.module.named_parameters(remove_duplicate=False))
+            gone = [name for name in names if name not in at or name + "_std" not in at]
+            if gone:
+                raise RuntimeError(
+                    f"parameter {gone[0]!r} or its sigma is not in the network any more: something has replaced it. Of torch's "
+                    "sharding, use torch.distributed.fsdp.fully_shard, not FullyShardedDataParallel"
+                )
             pairs = [
                 Pair(name, at[name], at[name + "_std"], self._starts.get(name), self.narrowing, linear, deep)
                 for name in names

@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
+import torch
 from torch import nn
+from torch.nn.utils.parametrizations import _Orthogonal
 
 from mesu.posterior.layers import LOCAL_TWIN
 
@@ -36,7 +38,10 @@ def choose(
             "and keeps running averages that no posterior covers. Use GroupNorm or LayerNorm instead, or keep it "
             "deterministic at the averages it has with Bayesian(..., batchnorm='freeze')"
         )
+    if any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
+        raise ValueError("a module of torch.jit cannot get further parameters: give the module that it was made from")
     holders = owners(module)
+    rotations = {name for name, m in module.named_modules() if any(isinstance(p, _Orthogonal) for p in m.children())}
     unused = set(patterns)
     chosen = []
     for name, parameter in module.named_parameters():
@@ -53,8 +58,22 @@ def choose(
                 f"parameter {name!r} is of a layer with sparse=True: drawn weights have dense gradients, and those of "
                 f"sigma are never sparse. Make the layer with sparse=False, or leave it out: deterministic=[{name!r}]"
             )
-        if parameter.is_floating_point():
-            chosen.append(name)
+        if name.rpartition(".")[0] in rotations:
+            raise ValueError(
+                f"parameter {name!r} stands for an orthogonal matrix: its diagonal holds signs, which a mean that moves by a "
+                f"little would make zero. Leave it out: deterministic=[{name!r}]"
+            )
+        if not parameter.is_floating_point():
+            raise ValueError(
+                f"parameter {name!r} is {parameter.dtype}, and sigmas are for real numbers: keep its real and imaginary parts "
+                f"as two parameters, or leave it out: deterministic=[{name!r}]"
+            )
+        if parameter.dtype == torch.float16:
+            raise ValueError(
+                f"parameter {name!r} is torch.float16, in which small variances are zero: keep weights in float32 "
+                "(net.float()), and compute in half precision with torch.autocast"
+            )
+        chosen.append(name)
     if unused:
         raise ValueError(f"deterministic={sorted(unused)[0]!r} matches no parameter of the module")
     return chosen

@@ -10,6 +10,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.utils.parametrizations import _WeightNorm
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -18,8 +19,9 @@ from mesu.posterior.inputs import CONVOLUTION
 from mesu.posterior.layers import hooks_on_saved
 from mesu.posterior.noise import Noise
 
-# vmap has no batching rule for recurrent layers and attention, and turns drawn convolutions into slow grouped ones.
-LOOPED = (nn.RNNBase, nn.MultiheadAttention, *CONVOLUTION)
+# vmap has no batching rule for recurrent layers and attention, and turns drawn convolutions into slow grouped ones. For the
+# others it warns and loops by itself.
+LOOPED = (nn.RNNBase, nn.MultiheadAttention, *CONVOLUTION, nn.EmbeddingBag, nn.Bilinear, _WeightNorm)
 
 
 def one_by_one(module: nn.Module, names: list[str], samples: int, noise: Noise, args: tuple, kwargs: dict) -> Any:
@@ -53,8 +55,11 @@ def all_at_once(module: nn.Module, names: list[str], samples: int, noise: Noise,
 
 
 def vmap_is_faster(module: nn.Module) -> bool:
-    """Whether the samples of this network are better run as one batch."""
-    return not any(isinstance(m, LOOPED) for m in module.modules())
+    """Whether the samples of this network are better run as one batch.
+
+    Not where there are hooks: what they keep (the weight of `torch.nn.utils.spectral_norm`, say) would be of no use after it.
+    """
+    return not any(isinstance(m, LOOPED) or m._forward_pre_hooks or m._forward_hooks for m in module.modules())
 
 
 def is_vmap_refusal(error: Exception) -> bool:

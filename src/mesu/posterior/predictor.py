@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from mesu.posterior.bayesian import Bayesian
 from mesu.posterior.closed_form import follow, outputs, run, summarised
 from mesu.posterior.draws import drawn_std
-from mesu.posterior.likelihood import Likelihood
+from mesu.posterior.likelihood import Likelihood, named
 from mesu.posterior.moments import Gaussian
 
 
@@ -67,7 +68,7 @@ class Predictor(nn.Module):
         return tuple(getattr(made, field.name) for field in fields(made))
 
 
-def predictor(net: Bayesian, *, likelihood: Likelihood | None = None, **kwargs: Any) -> Predictor:
+def predictor(net: Bayesian, *, likelihood: str | Likelihood | None = None, **kwargs: Any) -> Predictor:
     """A network's prediction and uncertainty as a plain module, without draws: for `torch.export`, ONNX and TorchScript.
 
     It is a copy of what `net` believes now, gives what ``mesu.predict(net, x, samples=0)`` gives, can be
@@ -75,7 +76,7 @@ def predictor(net: Bayesian, *, likelihood: Likelihood | None = None, **kwargs: 
 
     Args:
         net: The network.
-        likelihood: What the outputs mean; by default the network's own likelihood.
+        likelihood: What the outputs mean, by name or as an object; by default the network's own likelihood.
         **kwargs: Fixed arguments of the network's forward, such as a head's name.
 
     Returns:
@@ -95,10 +96,13 @@ def predictor(net: Bayesian, *, likelihood: Likelihood | None = None, **kwargs: 
     """
     if not isinstance(net, Bayesian):
         raise TypeError(f"a predictor is made of a mesu.Bayesian, got {type(net).__name__}")
-    tensors = [name for name, value in kwargs.items() if isinstance(value, Tensor)]
+    tensors = [
+        name for name, value in kwargs.items() if any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(value))
+    ]
     if tensors:
         raise TypeError(
-            f"a closed form has one input, got a tensor as {tensors[0]!r} too: use mesu.predict(..., samples=100)"
+            f"a closed form has one input, got a tensor in {tensors[0]!r} too: use mesu.predict(..., samples=100)"
         )
     with torch.no_grad():
-        return Predictor(net, likelihood or net.likelihood, kwargs)
+        meaning = named(likelihood) if isinstance(likelihood, str) else likelihood or net.likelihood
+        return Predictor(net, meaning, kwargs)

@@ -29,6 +29,7 @@ from mesu.lab.cli.imports import import_named
 from mesu.lab.drawing.numbers import duration
 from mesu.lab.experiments import about, experiments
 from mesu.lab.report import WIDTH, paper_note, summary_table, write, write_joined, write_markdown
+from mesu.lab.runs.logs import check_log
 from mesu.lab.runs.run import Run, check_workers, watch
 from mesu.lab.streams import streams
 from mesu.lab.table import summarise
@@ -44,11 +45,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def execute(run: Run, workers: int, as_json: bool) -> None:
+def execute(run: Run, workers: int, as_json: bool, log: tuple[str, ...] = ()) -> None:
     """Train a run with a progress bar, write its report and print its table."""
     console = Console(stderr=as_json)
     began = time.monotonic()
-    table = _trained(run, workers, console)
+    table = _trained(run, workers, console, log)
     summary = summarise(table)
     with console.status("drawing the figures"):
         page = write(run, summary)
@@ -67,7 +68,7 @@ def execute(run: Run, workers: int, as_json: bool) -> None:
     console.print(f"report   {page}", highlight=False, soft_wrap=True)
 
 
-def _trained(run: Run, workers: int, console: Console) -> pl.DataFrame:
+def _trained(run: Run, workers: int, console: Console, log: tuple[str, ...] = ()) -> pl.DataFrame:
     """Train what a run still lacks, with a progress bar that shows the time left, and return the run's table."""
     settings = run.settings
     total = len(run.jobs) * settings.stages
@@ -95,7 +96,7 @@ def _trained(run: Run, workers: int, console: Console) -> pl.DataFrame:
         watcher = threading.Thread(target=watch, args=(run, show, stop.is_set), daemon=True)
         watcher.start()
         try:
-            table = run.execute(workers)
+            table = run.execute(workers, log)
         except KeyboardInterrupt:
             console.print(f"stopped: `mesu resume {run.folder}` finishes it", highlight=False, soft_wrap=True)
             sys.exit(INTERRUPTED)
@@ -130,12 +131,14 @@ def _run_command(kind: Any, defaults: Any) -> Callable[..., None]:
         settings_file: Path | None = None,
         out: Path = Path("runs"),
         workers: int = cores(),
+        log: tuple[str, ...] = (),
         json: bool = False,
     ) -> None:
         check_workers(workers)
+        check_log(log, settings.name)
         with live_progress():  # check() may download the data
             settings.check()
-        execute(Run.create(settings, out), workers, json)
+        execute(Run.create(settings, out), workers, json, log)
 
     run.__annotations__["settings"] = Annotated[kind, tyro.conf.arg(name="")]
     run.__doc__ = f"""{about(kind.name)}
@@ -148,6 +151,7 @@ def _run_command(kind: Any, defaults: Any) -> Callable[..., None]:
         settings_file: Start from the settings in this settings.json of a run, instead of a scale.
         out: Folder in which the run's own folder is made.
         workers: Number of learners and seeds trained in parallel.
+        log: Where to log numbers as they come: tensorboard, mlflow, or both with a comma.
         json: Print one JSON object on standard output instead of a table.
     """
     return run
@@ -176,7 +180,9 @@ def _option(given: list[str], name: str) -> str | None:
     return None
 
 
-def resume(run: tyro.conf.Positional[Path], workers: int = cores(), json: bool = False) -> None:
+def resume(
+    run: tyro.conf.Positional[Path], workers: int = cores(), log: tuple[str, ...] = (), json: bool = False
+) -> None:
     """Finish a run that was stopped. It goes on from its checkpoints.
 
     An experiment of your own is known once its module is imported: `mesu resume RUN --import MODULE`.
@@ -184,14 +190,16 @@ def resume(run: tyro.conf.Positional[Path], workers: int = cores(), json: bool =
     Args:
         run: The run's folder.
         workers: Number of learners and seeds trained in parallel.
+        log: Where to log numbers as they come: tensorboard, mlflow, or both with a comma.
         json: Print one JSON object on standard output instead of a table.
     """
     check_workers(workers)
     opened = Run.open(run)
+    check_log(log, opened.settings.name)
     if opened.stages_done() < len(opened.jobs) * opened.settings.stages:
         with live_progress():  # check() may download the data: once here, instead of once in each worker
             opened.settings.check()
-    execute(opened, workers, json)
+    execute(opened, workers, json, log)
 
 
 def report(

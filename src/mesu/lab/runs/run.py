@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from mesu.lab.experiments import experiments
 from mesu.lab.runs.checkpoints import remove_leftovers
 from mesu.lab.runs.folder import RunFolder, new_folder, refuse_ways_out
 from mesu.lab.runs.locks import alone
+from mesu.lab.runs.logs import check_log
 from mesu.lab.runs.settings import as_settings, read_saved, refuse_mixing, write_settings
 from mesu.lab.runs.tables import hash_file, read_table, write_table
 from mesu.lab.runs.trials import Job, do_all, is_of, say
@@ -98,21 +99,23 @@ class Run(RunFolder):
         except ValueError as error:
             raise ValueError(f"{error}: `mesu resume {self.folder}` makes it again") from error
 
-    def execute(self, workers: int) -> pl.DataFrame:
-        """Do what is not done yet, `workers` jobs at a time, and write the table.
+    def execute(self, workers: int, log: Sequence[str] = ()) -> pl.DataFrame:
+        """Do what is not done yet, `workers` jobs at a time, and write the table; numbers go to the sinks in `log` meanwhile.
 
         Raises:
-            ValueError: if `workers` is below 1, if one of them was killed, if another process is at work on this run, or if
-                its settings, or versions that its numbers depend on, have changed since it began.
+            ValueError: if `workers` is below 1, if a sink is not known or not installed, if a worker was killed, if another
+                process is at work on this run, or if its settings, or versions that its numbers depend on, have changed since
+                it began.
         """
         check_workers(workers)
+        check_log(log, self.settings.name)
         with alone(self.folder):
             for folder in (self.folder, self.folder / "parts"):
                 remove_leftovers(folder)
             refuse_mixing(self.saved, self.folder, begun=False)
             parts = {job: self._part_of(*job) for job in self.jobs}
             refuse_mixing(self.saved, self.folder, begun=any(part is None for part in parts.values()))
-            do_all(self, self.settings, [job for job, part in parts.items() if part is None], workers)
+            do_all(self, self.settings, [job for job, part in parts.items() if part is None], workers, log)
             tables = [
                 read_table(self.part(job[0].label, job[1])) if part is None else part for job, part in parts.items()
             ]

@@ -21,6 +21,7 @@ from mesu.lab.runs import checkpoints
 from mesu.lab.runs.checkpoints import Checkpoint, remove_leftovers
 from mesu.lab.runs.folder import RunFolder, make_folder
 from mesu.lab.runs.locks import EVERY, alone, end_with, end_workers
+from mesu.lab.runs.logs import TrialLog
 from mesu.lab.runs.pictures import write_pictures
 from mesu.lab.runs.tables import write_table
 from mesu.lab.table import Row, as_table
@@ -32,8 +33,8 @@ ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "
 }
 
 
-def do_all(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int) -> None:
-    """Do these jobs, `workers` at a time; each writes its part of the table.
+def do_all(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int, log: Sequence[str] = ()) -> None:
+    """Do these jobs, `workers` at a time; each writes its part of the table, and its numbers to the sinks in `log`.
 
     Raises:
         ValueError: if a worker was killed.
@@ -44,9 +45,9 @@ def do_all(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int) -> 
     if workers == 1 or len(jobs) == 1:
         with one_thread():
             for entry, seed in jobs:
-                do_trial(run, settings, entry, seed)
+                do_trial(run, settings, entry, seed, log)
     elif jobs:
-        failure = _in_workers(run, settings, jobs, workers)
+        failure = _in_workers(run, settings, jobs, workers, log)
         if interrupted(failure):
             raise KeyboardInterrupt from failure
         if isinstance(failure, TerminatedWorkerError):
@@ -58,7 +59,9 @@ def do_all(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int) -> 
             raise failure
 
 
-def _in_workers(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int) -> BaseException | None:
+def _in_workers(
+    run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int, log: Sequence[str]
+) -> BaseException | None:
     """Do these jobs in worker processes. Returns why they failed, if they did; the workers have been ended then.
 
     The workers are started in a thread of its own, where Ctrl-C does not interrupt it: if it were interrupted while it starts
@@ -79,7 +82,7 @@ def _in_workers(run: RunFolder, settings: Any, jobs: Sequence[Job], workers: int
             _block_interrupts()
             try:
                 # the settings travel with the job: to unpickle them, a worker imports the module that registers the experiment
-                done = [pool.submit(_do_in_worker, os.getpid(), run, settings, *job) for job in jobs]
+                done = [pool.submit(_do_in_worker, os.getpid(), run, settings, *job, log) for job in jobs]
                 for job in as_completed(done):
                     job.result()
             except BaseException:
@@ -122,17 +125,17 @@ def _block_interrupts() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
-def do_trial(run: RunFolder, settings: Any, entry: Entry, seed: int) -> None:
+def do_trial(run: RunFolder, settings: Any, entry: Entry, seed: int, log: Sequence[str] = ()) -> None:
     """Take one entry with one seed through the stages it has not done."""
     trial = settings.trial(entry, seed)
     own = run.checkpoint_folder(entry.label, seed)
     make_folder(own)
     with alone(own, wait=True):  # a worker whose run was killed may take a moment to end
-        learn(run, settings, trial, entry.label, seed)
+        learn(run, settings, trial, entry.label, seed, log)
 
 
-def learn(run: RunFolder, settings: Any, trial: Any, label: str, seed: int) -> None:
-    """Go on from the newest checkpoint, write one after every stage, and the part at the end."""
+def learn(run: RunFolder, settings: Any, trial: Any, label: str, seed: int, log: Sequence[str] = ()) -> None:
+    """Go on from the newest checkpoint, write one after every stage, and the part at the end; log each stage."""
     own = run.checkpoint_folder(label, seed)
     remove_leftovers(own)
     complaints: list[str] = []
@@ -151,11 +154,17 @@ def learn(run: RunFolder, settings: Any, trial: Any, label: str, seed: int) -> N
     checkpoints.prune(own, done.stages)
     if done.stages:
         trial.restore(done.tensors)
+    told = TrialLog(log, run.folder, settings.name, label, seed)
+    if told.is_new:  # the run was not logged when it began
+        told.rows(done.rows)
     for index in range(done.stages, settings.stages):
         began = time.perf_counter()
         rows = [*done.rows, *trial.stage(index)]
+        before = len(done.rows)
         done = Checkpoint(index + 1, rows, trial.tensors(), done.seconds + time.perf_counter() - began)
         checkpoints.write(own, done)
+        told.stage(rows[before:], trial)
+    told.close()
     if isinstance(trial, Illustrated):  # before the part, whose rows refer to them
         write_pictures(run.picture_folder(label, seed), trial.pictures(done.rows))
     with replacing(run.part(label, seed).with_suffix(".seconds"), flush=False) as path:
@@ -196,8 +205,8 @@ def say(text: str) -> None:
     print(f"mesu: {text}", file=sys.stderr, flush=True)
 
 
-def _do_in_worker(parent: int, run: RunFolder, settings: Any, entry: Entry, seed: int) -> None:
+def _do_in_worker(parent: int, run: RunFolder, settings: Any, entry: Entry, seed: int, log: Sequence[str] = ()) -> None:
     """`do_trial` in a process of its own, which ends with the one that started it."""
     end_with(parent)
     torch.set_num_threads(1)
-    do_trial(run, settings, entry, seed)
+    do_trial(run, settings, entry, seed, log)
