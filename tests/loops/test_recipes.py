@@ -98,4 +98,6 @@ def test_the_recipe_for_avalanche_learns(tmp_path, monkeypatch):
         pytest.skip(f"Avalanche cannot be imported: {error}")
     names = ran("Avalanche", tmp_path, monkeypatch)
     found = names["strategy"].evaluator.get_last_metrics()
-    assert min(value for name, value in found.items() if name.startswith("Top1_Acc_Exp")) > 0.85
+    first, second = (value for name, value in found.items() if name.startswith("Top1_Acc_Exp"))
+    assert second > 0.9
+    assert first > 0.3  # of the same digits in another order of pixels; chance is 0.1
