@@ -86,14 +86,20 @@ def test_every_public_name_stands_in_the_reference(module_name, site):
         assert f"{module_name}.{name}" in ids or (also_above and f"mesu.{name}" in ids), f"{module_name}.{name}"
 
 
+def test_what_needs_avalanche_stands_in_the_reference_too(site):
+    assert 'id="mesu.avalanche.Posterior"' in text_of(site / "reference" / "avalanche.html")
+
+
 def test_public_modules_are_all_looked_at():
     """Those that a user imports; the rest is reached through them."""
     inner = {
         "mesu.__main__",
+        "mesu.avalanche",  # can only be imported where Avalanche can
         "mesu.disk",
         "mesu.health",
         "mesu.memory",
         "mesu.merging",
+        "mesu.monitor",
         "mesu.lab",
         "mesu.online",
         "mesu.posterior",
