@@ -2,7 +2,8 @@
 
 import pytest
 
-collect_ignore = ["src/mesu/avalanche.py"]  # needs Avalanche, which tests/test_avalanche.py looks for; it has no examples
+# It needs Avalanche, which tests/test_avalanche.py looks for, and has no examples.
+collect_ignore = ["src/mesu/avalanche.py"]
 
 
 @pytest.fixture(autouse=True)

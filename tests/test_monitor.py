@@ -65,7 +65,7 @@ def test_a_rule_that_never_forgets_has_sigmas_only():
     assert numbers["sigma/0/median"] == pytest.approx(np.median(stds))
 
 
-@pytest.mark.parametrize("max_step", [0.05, 1e-6, None])
+@pytest.mark.parametrize("max_step", [0.05, 1e-4, None])
 def test_the_share_of_steps_cut_is_what_was_cut(max_step):
     net = small(narrowing=1)
     opt = mesu.MESU(net, memory=1000, max_step=max_step)
@@ -87,7 +87,7 @@ def test_the_share_of_steps_cut_is_what_was_cut(max_step):
         far = ((new.mean - old.mean).abs() / old.std / max_step).detach()[gradient != 0]
         cut, moving = cut + int((far > 0.999).sum()), moving + far.numel()
     assert told[0]["steps cut"] == pytest.approx(cut / moving)
-    assert (told[0]["steps cut"] == 1) == (max_step == 1e-6)
+    assert (told[0]["steps cut"] == 1) == (max_step == 1e-4)
     assert told[0]["steps cut"] > 0
 
 

@@ -51,32 +51,37 @@ def choose(
         frozen = not parameter.requires_grad or name.rpartition(".")[0] in normalised
         if name in covered or is_std or frozen or matching or not inside(name, prefix):
             continue
-        if isinstance(parameter, nn.UninitializedParameter):
-            raise ValueError(f"parameter {name!r} has no shape yet: run the lazy module once before wrapping it")
-        if any(getattr(owner, "sparse", False) is True for owner, _ in holders[name]):
-            raise ValueError(
-                f"parameter {name!r} is of a layer with sparse=True: drawn weights have dense gradients, and those of "
-                f"sigma are never sparse. Make the layer with sparse=False, or leave it out: deterministic=[{name!r}]"
-            )
-        if name.rpartition(".")[0] in rotations:
-            raise ValueError(
-                f"parameter {name!r} stands for an orthogonal matrix: its diagonal holds signs, which a mean that moves by a "
-                f"little would make zero. Leave it out: deterministic=[{name!r}]"
-            )
-        if not parameter.is_floating_point():
-            raise ValueError(
-                f"parameter {name!r} is {parameter.dtype}, and sigmas are for real numbers: keep its real and imaginary parts "
-                f"as two parameters, or leave it out: deterministic=[{name!r}]"
-            )
-        if parameter.dtype == torch.float16:
-            raise ValueError(
-                f"parameter {name!r} is torch.float16, in which small variances are zero: keep weights in float32 "
-                "(net.float()), and compute in half precision with torch.autocast"
-            )
+        _refuse(name, parameter, holders[name], name.rpartition(".")[0] in rotations)
         chosen.append(name)
     if unused:
         raise ValueError(f"deterministic={sorted(unused)[0]!r} matches no parameter of the module")
     return chosen
+
+
+def _refuse(name: str, parameter: nn.Parameter, holders: list[tuple[nn.Module, str]], is_rotation: bool) -> None:
+    """Raise `ValueError` for a parameter that cannot have a standard deviation."""
+    if isinstance(parameter, nn.UninitializedParameter):
+        raise ValueError(f"parameter {name!r} has no shape yet: run the lazy module once before wrapping it")
+    if any(getattr(owner, "sparse", False) is True for owner, _ in holders):
+        raise ValueError(
+            f"parameter {name!r} is of a layer with sparse=True: drawn weights have dense gradients, and those of "
+            f"sigma are never sparse. Make the layer with sparse=False, or leave it out: deterministic=[{name!r}]"
+        )
+    if is_rotation:
+        raise ValueError(
+            f"parameter {name!r} stands for an orthogonal matrix: its diagonal holds signs, which a mean that moves by a "
+            f"little would make zero. Leave it out: deterministic=[{name!r}]"
+        )
+    if not parameter.is_floating_point():
+        raise ValueError(
+            f"parameter {name!r} is {parameter.dtype}, and sigmas are for real numbers: keep its real and imaginary parts "
+            f"as two parameters, or leave it out: deterministic=[{name!r}]"
+        )
+    if parameter.dtype == torch.float16:
+        raise ValueError(
+            f"parameter {name!r} is torch.float16, in which small variances are zero: keep weights in float32 "
+            "(net.float()), and compute in half precision with torch.autocast"
+        )
 
 
 def use_local_layers(module: nn.Module, covered: list[str]) -> None:
