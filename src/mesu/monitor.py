@@ -4,7 +4,7 @@
 names to numbers; `TensorBoard` and `MLflow` are two of them, which need their packages only when they are made.
 
     cost                    of a row, averaged since the last time
-    steps cut               share of the moving weights whose mean went as far as `max_step` let it
+    steps cut               share of the moving weights whose mean went as far as `max_step` let it; of rules that have one
     sigma/LAYER/median      and "low", "high": 5 % of the layer's sigmas are below, above
     memory/LAYER/free       and "consolidated", "at prior": shares of the weights, as in `mesu.memory_report`
     memory/window           how many updates still count
