@@ -383,22 +383,6 @@ def test_what_is_changed_after_the_learner_was_made_is_left_to_torch(change, rea
         assert torch.equal(one, other)
 
 
-def test_another_activation_is_read_by_the_engine_too():
-    x, y = np.ones((3, 4), np.float32), np.array([0, 1, 2])
-    net = posterior()
-    learner = mesu.BayesianLearner(net, mesu_of(net))
-    learner.learn(x, y)
-    net.module[2] = nn.Tanh()
-    twin = copy.deepcopy(net)
-    fresh = mesu.BayesianLearner(twin, mesu_of(twin))
-    assert torch.equal(learner.predict(x, 5).probs, fresh.predict(x, 5).probs)
-    learner.learn(x, y)
-    fresh.learn(x, y)
-    assert learner.engine is not None
-    for one, other in zip(net.parameters(), twin.parameters(), strict=True):
-        assert torch.equal(one, other)
-
-
 # -- layers and parameters in more than one place ----------------------------------------------------------------------
 
 

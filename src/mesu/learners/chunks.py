@@ -63,9 +63,7 @@ class ChunkLearner:
         """The engine; None where there is none, or where what it runs has been changed since the learner was made."""
         if self.engine is not None:
             reason = self.why_not()
-            if reason is None:
-                self.engine.read_again()
-            else:
+            if reason is not None:
                 warn_fallback(self.net, reason)
                 self.engine = None
         return self.engine
