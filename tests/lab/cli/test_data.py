@@ -174,7 +174,7 @@ def test_experiment_fetches_its_data_and_says_so(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(mnist_module, name, known(name.lower()))
         function.cache_clear()
     started = []
-    monkeypatch.setattr(cli, "execute", lambda run, workers, as_json: started.append(run))
+    monkeypatch.setattr(cli, "execute", lambda run, workers, as_json, log: started.append(run))
     try:
         cli.main(["run", "permuted-mnist", "--learners", "sgd", "--out", str(tmp_path / "runs"), "--json"])
         assert data.mnist().x_train.shape == (20, 784)

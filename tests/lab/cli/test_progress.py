@@ -17,7 +17,7 @@ def resume(tmp_path, monkeypatch, capfd):
 
     def resume(work, *options):
         run = finished(tmp_path, SMALL)
-        monkeypatch.setattr(Run, "execute", lambda self, workers: work() or self.table())
+        monkeypatch.setattr(Run, "execute", lambda self, workers, log=(): work() or self.table())
         monkeypatch.setattr(cli, "write", lambda run, summary: run.folder / "report.html")
         cli.main(["resume", str(run.folder), *options])
         return capfd.readouterr()

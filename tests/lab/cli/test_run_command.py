@@ -158,7 +158,7 @@ def test_a_run_of_two_lost_files_is_no_crash(finished, tmp_path, refused):
 def asked(tmp_path, monkeypatch):
     """The settings that a command line asks for; nothing is run."""
     got = []
-    monkeypatch.setattr(cli, "execute", lambda run, workers, as_json: got.append(run.settings))
+    monkeypatch.setattr(cli, "execute", lambda run, workers, as_json, log: got.append(run.settings))
 
     def settings(*arguments):
         cli.main(["run", "permuted-digits", "--out", str(tmp_path), *map(str, arguments)])
