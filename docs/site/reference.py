@@ -48,7 +48,7 @@ GROUPS = {
     "learners": Group(
         "Learners",
         "A stream in chunks, compiled where it can be.",
-        ("mesu.BayesianLearner", "mesu.WeightLearner", "mesu.learners.Learner"),
+        ("mesu.BayesianLearner", "mesu.WeightLearner", "mesu.Replay", "mesu.learners.Learner"),
     ),
     "estimators": Group(
         "scikit-learn estimators",

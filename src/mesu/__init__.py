@@ -26,6 +26,7 @@ from mesu.posterior.bayesian import Bayesian, Pair
 from mesu.posterior.predictor import predictor
 from mesu.posterior.replicas import Cost
 from mesu.prediction import Prediction, RegressionPrediction, predict
+from mesu.replay import Replay
 from mesu.version import __version__
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ __all__ = [
     "Pair",
     "Prediction",
     "RegressionPrediction",
+    "Replay",
     "Signals",
     "StepRefused",
     "TensorBoard",

@@ -8,10 +8,12 @@ import torch
 from mesu.engine import PosteriorEngine
 from mesu.engine.supports import warn_fallback
 from mesu.learners.chunks import ChunkLearner
+from mesu.learners.replaying import checked_replay
 from mesu.learners.state import check_moves, device_of
 from mesu.optim import PosteriorOptimizer
 from mesu.posterior.bayesian import AT_MEAN, Bayesian
 from mesu.prediction import predict
+from mesu.replay import DRAWS, Replay, epistemic
 from mesu.rules.checks import whole
 
 
@@ -28,6 +30,7 @@ class BayesianLearner(ChunkLearner):
             and takes this many drawn labels for its curvature on the torch path, 1 by default.
         batch: Examples an update.
         engine: False for the torch path in any case; None for the engine where it can run, and a warning where it cannot.
+        replay: Rows to keep and to learn again among the new ones; sigma and the memory count each row once.
 
     Example:
         >>> net = mesu.Bayesian(nn.Linear(4, 3), seed=0)
@@ -44,12 +47,14 @@ class BayesianLearner(ChunkLearner):
         samples: int | None = None,
         batch: int = 1,
         engine: bool | None = None,
+        replay: Replay | None = None,
     ) -> None:
         if samples is None:
             samples = 1 if net.estimator in AT_MEAN else 10
         self.samples, self.batch = samples, batch = whole("samples", samples), whole("batch", batch)
         check_moves(net, optimizer)
         self.net, self.optimizer = net, optimizer
+        self.replay = checked_replay(net, optimizer, replay)
         reason = "it was told not to" if engine is False else self.why_not()
         self.engine = PosteriorEngine(net, optimizer, samples, batch) if reason is None else None
         if reason is not None and engine is None:
@@ -67,6 +72,10 @@ class BayesianLearner(ChunkLearner):
     def check_targets(self, y: torch.Tensor) -> None:
         """Check targets with the posterior's likelihood."""
         self.net.likelihood.check(y)
+
+    def score(self, replay: Replay) -> None:
+        """Tell the buffer how epistemic its rows are."""
+        replay.score(lambda rows: epistemic(self.predict(rows, DRAWS)))
 
     def boundary(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
         """Do nothing: forgetting needs no boundary."""

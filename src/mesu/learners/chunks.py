@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from mesu.engine.supports import warn_fallback, why_not
+from mesu.learners.replaying import PREFIX, learn_replaying
 from mesu.learners.state import device_of, restore, tensors_of
 from mesu.posterior.likelihood import describe_bad
+from mesu.replay import Replay
 
 
 class ChunkLearner:
@@ -19,6 +21,7 @@ class ChunkLearner:
     optimizer: Any
     batch: int
     engine: Any  # the compiled loop; None on the torch path
+    replay: Replay | None = None  # rows to learn again among the new ones
 
     def cost(self, x: Tensor, y: Tensor, **inputs: Any) -> Tensor:
         """The cost that an update descends, summed over the batch."""
@@ -29,11 +32,20 @@ class ChunkLearner:
         raise NotImplementedError
 
     def learn(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
-        """One update for each `batch` examples, in order.
+        """One update for each `batch` examples, in order, and for each batch that is replayed among them.
 
         Raises:
             ValueError: if the chunk cannot be learned; nothing has changed then.
         """
+        if self.replay is None:
+            self.learn_once(x, y, **inputs)
+        elif inputs:
+            raise ValueError(f"replay keeps rows without {', '.join(inputs)}: leave it out, or learn without replay")
+        else:
+            learn_replaying(self, self.replay, x, y)
+
+    def learn_once(self, x: np.ndarray, y: np.ndarray, **inputs: Any) -> None:
+        """`learn` without replay."""
         engine = self.compiled()
         if engine is not None:
             engine.learn(x, y, **inputs)
@@ -68,13 +80,26 @@ class ChunkLearner:
                 self.engine = None
         return self.engine
 
+    def score(self, replay: Replay) -> None:
+        """Tell the buffer how epistemic its rows are; a plain network cannot tell, and replays rows as they are drawn."""
+
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a later update depends on, copied: `restore` goes on from it bit for bit."""
-        return tensors_of(self.net, self.optimizer)
+        kept = {} if self.replay is None else self.replay.state_dict()
+        return {**tensors_of(self.net, self.optimizer), **{PREFIX + name: value for name, value in kept.items()}}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Return to the state in which these `tensors` were saved."""
-        restore(self.net, self.optimizer, tensors)
+        if self.replay is None:
+            restore(self.net, self.optimizer, tensors)
+            return
+        before, own = self.replay.state_dict(), [name for name in tensors if name.startswith(PREFIX)]
+        self.replay.load_state_dict({name.removeprefix(PREFIX): tensors[name] for name in own})
+        try:
+            restore(self.net, self.optimizer, {name: tensors[name] for name in tensors if name not in own})
+        except BaseException:
+            self.replay.load_state_dict(before)
+            raise
 
 
 def checked(x: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -11,10 +11,12 @@ from torch.func import functional_call, grad, vmap
 from mesu.engine import WeightEngine, why_not
 from mesu.engine.supports import warn_fallback, why_not_likelihood
 from mesu.learners.chunks import ChunkLearner
+from mesu.learners.replaying import checked_replay
 from mesu.learners.state import check_moves, device_of
 from mesu.optim import WeightOptimizer
 from mesu.posterior.likelihood import Categorical, Likelihood, named
 from mesu.prediction import predict
+from mesu.replay import Replay
 from mesu.rules.checks import whole
 
 FISHER_NUMBERS = 2**25  # how much of the gradients of single examples is held at once: an eighth of a gigabyte
@@ -31,6 +33,7 @@ class WeightLearner(ChunkLearner):
         likelihood: What the outputs mean, by name or as an object, as for `Bayesian`.
         mean: Descend the mean of a batch's losses instead of their sum. A penalty such as EWC's is then `batch` times as strong
             beside them.
+        replay: Rows to keep and to learn again among the new ones, as they are drawn.
     """
 
     def __init__(
@@ -41,10 +44,12 @@ class WeightLearner(ChunkLearner):
         engine: bool | None = None,
         likelihood: str | Likelihood = "categorical",
         mean: bool = False,
+        replay: Replay | None = None,
     ) -> None:
         self.batch, self.likelihood, self.mean = whole("batch", batch), named(likelihood), mean
         check_moves(net, optimizer)
         self.net, self.optimizer = net, optimizer
+        self.replay = checked_replay(net, optimizer, replay)
         reason = "it was told not to" if engine is False else self.why_not()
         self.engine = WeightEngine(net, optimizer, batch) if reason is None else None  # type: ignore[arg-type]
         if reason is not None and engine is None:

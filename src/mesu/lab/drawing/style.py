@@ -26,6 +26,7 @@ LEARNERS = {
     "sgd": ("SGD", "#7F7F7F"),
     "adam": ("Adam", "#56B4E9"),
 }
+REPLAY = "-replay"  # ends the names of learners with a buffer
 OTHERS = ("#56B4E9", "#8B6FB3", "#6B8E23")  # for learners not listed above
 
 # MESU's colour by its memory N, from short to infinite; all have enough contrast on white and on black
@@ -91,6 +92,8 @@ def label(learner: str) -> str:
         return f"SGD, rate {short_number(value)}"
     if (value := start(learner)) is not None:
         return f"MESU, start {short_number(value)}"
+    if learner.endswith(REPLAY):
+        return f"{label(learner.removesuffix(REPLAY))}, replay"
     return LEARNERS.get(learner, (learner, ""))[0]
 
 
@@ -104,6 +107,8 @@ def colour(learner: str) -> str:
     """The learner's colour."""
     if _setting(learner, "splits") is not None:
         learner = Entry.read(learner).learner
+    if learner.endswith(REPLAY):  # darker than without
+        return to_hex(_mixed(to_rgb(colour(learner.removesuffix(REPLAY))), to_rgb("#000000"), 0.35))
     window = memory(learner)
     if window is not None:
         return _memory_colour(window)

@@ -8,6 +8,7 @@ from torch import nn
 
 from mesu.learners import BayesianLearner, Learner, WeightLearner
 from mesu.posterior.bayesian import Bayesian
+from mesu.replay import Replay
 
 
 class Choice(NamedTuple):
@@ -16,6 +17,8 @@ class Choice(NamedTuple):
     rule: Callable[[Any], Any]  # makes the optimiser, of a posterior or of a plain network's list of parameters
     posterior: Mapping[str, Any] | None = None  # what `Bayesian` is given beside the network; None for a plain network
     mean: bool = False  # a plain network descends the mean of a batch's losses instead of their sum
+    replay: int | None = None  # rows that are kept and learned again among the new ones; None is no replay
+    engine: bool | None = None  # False where there is no compiled rule
 
 
 def make_learner(
@@ -46,13 +49,15 @@ def make_learner(
     if name not in choices:
         raise no_learner(name, choices)
     choice = choices[name]
+    engine = choice.engine if engine is None else engine
+    replay = None if choice.replay is None else Replay(choice.replay, seed=seed)
     torch.manual_seed(seed)
     net = network()
     if choice.posterior is None:
         net = net.to(device)
-        return WeightLearner(net, choice.rule(list(net.parameters())), batch, engine, mean=choice.mean)
+        return WeightLearner(net, choice.rule(list(net.parameters())), batch, engine, mean=choice.mean, replay=replay)
     posterior = Bayesian(net, **choice.posterior, seed=seed).to(device)
-    return BayesianLearner(posterior, choice.rule(posterior), samples, batch, engine)
+    return BayesianLearner(posterior, choice.rule(posterior), samples, batch, engine, replay)
 
 
 def no_learner(name: str, known: Iterable[str]) -> ValueError:

@@ -1,4 +1,7 @@
-"""What the permuted experiments and `vanishing` share: settings, the six learners, a trial on a permuted stream."""
+"""What the permuted experiments and `vanishing` share: settings, the six learners, a trial on a permuted stream.
+
+Every learner can be had with replay, by the name `mesu-replay`, `ewc-online-replay`, ...; so can Adam, `adam-replay`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ from mesu.lab.table import Row
 from mesu.learners import BayesianLearner, Learner
 
 WINDOW = 5  # tasks that are tested after every task: the paper's "last five"
+REPLAY = "-replay"  # goes behind a learner's name
 DRAWN = ("mesu", "foo-vb")  # learners that draw networks, so that an update takes many times as long
 
 
@@ -50,13 +54,17 @@ class SixLearners:
     ewc_stream_decay: float = 0.2  # its gamma
     si_lr: float = 0.002  # learning rate of SI in the published run; the paper's table says 0.005
     si_strength: float = 1e-4  # its c in the published run; the paper's table says 1e-9
+    adam_lr: float = 0.001  # learning rate of Adam, which takes part with replay only
+    replay: int = 500  # rows that learners with replay keep
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """The learners; MESU once for each memory, if there are several."""
         entries: list[Entry] = []
         for learner in self.learners:
-            cost = self.samples if learner in DRAWN and posterior(self, learner)["estimator"] != "linear" else 1
+            plain = learner.removesuffix(REPLAY)
+            cost = self.samples if plain in DRAWN and posterior(self, plain)["estimator"] != "linear" else 1
+            cost *= 5 if learner.endswith(REPLAY) else 1  # each row is learned five times
             if learner == "mesu" and len(self.memory) > 1:
                 entries += [Entry(learner, "memory", memory, cost) for memory in self.memory]
             else:
@@ -82,14 +90,14 @@ class SixLearners:
 
 
 def choices(settings: SixLearners, entry: Entry) -> dict[str, Choice]:
-    """The six learners."""
+    """The six learners, and each of them and Adam with replay."""
     s = settings
     memory = entry.get("memory", s.memory[0])
     mesu: dict[str, Any] = {"memory": memory, "prior_std": s.prior_std, "update": s.update, "max_step": s.max_step}
     foo_vb_step = None if s.max_step == "auto" else s.max_step
     online = s.ewc_online_lr, s.ewc_online_strength, s.ewc_online_decay
     stream = s.ewc_stream_lr, s.ewc_stream_strength, s.ewc_stream_decay
-    return {
+    six = {
         "mesu": Choice(lambda net: optim.MESU(net, **mesu), posterior(s, "mesu")),
         "foo-vb": Choice(lambda net: optim.FOOVB(net, max_step=foo_vb_step), posterior(s, "foo-vb")),
         "sgd": Choice(lambda weights: optim.SGD(weights, s.sgd_lr)),
@@ -97,6 +105,9 @@ def choices(settings: SixLearners, entry: Entry) -> dict[str, Choice]:
         "ewc-stream": Choice(lambda weights: optim.EWCStream(weights, *stream)),
         "si": Choice(lambda weights: optim.SI(weights, s.si_lr, s.si_strength)),
     }
+    adam = Choice(lambda weights: torch.optim.Adam(weights, s.adam_lr), engine=False)
+    replayed = {name + REPLAY: choice._replace(replay=s.replay) for name, choice in {**six, "adam": adam}.items()}
+    return {**six, **replayed}
 
 
 def posterior(settings: SixLearners, learner: str) -> dict[str, Any]:
