@@ -28,7 +28,7 @@ from mesu.replay import Replay
 
 SIZE, HIDDEN, BATCH, MEMORY, DRAWS, ROWS, LOOK = 500, 100, 10, 10_000, 20, 10_000, 100
 FILE = Path(__file__).parents[1] / "docs" / "replay.csv"
-FIELDS = ("stream", "learner", "seed", "end", "log_loss", "along", "cpu_seconds")
+FIELDS: tuple[str, ...] = ("stream", "learner", "seed", "end", "log_loss", "along", "cpu_seconds")
 
 
 class Stream(NamedTuple):

@@ -1,5 +1,6 @@
 """Permuted digits: what is tested when, and what the paper says each learner does."""
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 import mesu
 from mesu import measures, optim
 from mesu.lab.data import digits
+from mesu.lab.drawing.style import colour, label
 from mesu.lab.entry import Entry
 from mesu.lab.experiments import PermutedDigits
 from mesu.lab.experiments.learners import perceptron
@@ -76,6 +78,17 @@ def test_the_demo_runs_mesu_as_the_library_has_it_by_default():
     foo_vb = settings.learner(Entry("foo-vb"), data, 0)
     assert (foo_vb.net.estimator, foo_vb.net.init, foo_vb.net.init_scale) == ("local", "mnist", 1.0)
     assert foo_vb.optimizer.param_groups[0]["max_step"] is None
+
+
+def test_every_learner_can_have_replay_and_adam_too():
+    for name, kind in (("mesu", mesu.MESU), ("ewc-online", optim.EWCOnline), ("adam", torch.optim.Adam)):
+        learner = SMALL.learner(Entry(name + "-replay"), digits(), 7)
+        assert type(learner.optimizer) is kind
+        assert (learner.replay.size, learner.replay.seed) == (500, 7)
+    assert (label("mesu-replay"), label("ewc-online-replay")) == ("MESU, replay", "EWC Online, replay")
+    assert colour("mesu-replay") != colour("mesu")
+    costs = {entry.learner: entry.cost for entry in replace(SMALL, learners=("mesu", "mesu-replay")).entries}
+    assert costs["mesu-replay"] == 5 * costs["mesu"]
 
 
 def test_all_tasks_are_tested_now_and_then_and_at_the_end_else_the_last_five():
