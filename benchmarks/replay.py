@@ -6,8 +6,8 @@
 Every learner is a perceptron of 100 hidden units that goes once over the stream, ten rows an update. With replay, each update
 on new rows is followed by four on ten kept rows each. Rows of MNIST are the first 10,000 images, two classes at a time; in
 the blurry stream, a tenth of the images of every class come anywhere. The digits are scikit-learn's: three in four are learned,
-in five permutations of their pixels, or in three that come back once (A B C A B C). Tested are the 10,000 test images, or the
-other digits in every permutation.
+in five or 15 permutations of their pixels, or in three that come back once (A B C A B C). Tested are the 10,000 test images, or
+the other digits in every permutation.
 """
 
 import argparse
@@ -70,6 +70,7 @@ STREAMS: dict[str, Callable[[int], Stream]] = {
     "class-incremental MNIST": classes_in_turn,
     "blurry MNIST": lambda seed: classes_in_turn(seed, blurred=0.1),
     "permuted digits": lambda seed: digits_in_orders(seed, (0, 1, 2, 3, 4)),
+    "permuted digits, 15 tasks": lambda seed: digits_in_orders(seed, tuple(range(15))),
     "recurring digits": lambda seed: digits_in_orders(seed, (0, 1, 2, 0, 1, 2)),
 }
 
