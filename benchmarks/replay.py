@@ -128,8 +128,8 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
         mine = [row for row in rows if row["stream"] == stream]
         if not mine:
             continue
-        yield f"\n{stream}\n\n| learner | all tasks at the end, % | log loss there | along the stream, % | CPU, s | seeds |"
-        yield "|---" * 6 + "|"
+        yield f"\n{stream}\n\n| learner | all tasks at the end, % | log loss there | along the stream, % | seeds |"
+        yield "|---" * 5 + "|"
         for name in LEARNERS:
             own = [row for row in mine if row["learner"] == name]
             if own:
@@ -138,7 +138,7 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
                 mean = {field: each.mean() for field, each in values.items()}
                 yield (
                     f"| {name} | {mean['end']:.1f}{spread} | {mean['log_loss']:.2f} | {mean['along']:.1f} "
-                    f"| {mean['cpu_seconds']:.1f} | {len(own)} |"
+                    f"| {len(own)} |"
                 )
 
 
