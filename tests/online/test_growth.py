@@ -1,8 +1,9 @@
 """New classes and new columns leave what was learned as it is."""
 
 import numpy as np
+import pandas as pd
 import pytest
-from made_up import CLASSES, at_mean, clusters, layers
+from made_up import CLASSES, at_mean, clusters, layers, learned
 
 import mesu
 from mesu.online.growth import with_inputs, with_labels
@@ -85,3 +86,54 @@ def test_labels_of_another_kind_are_refused_by_name():
     with pytest.raises(ValueError, match="labels must be all words or all numbers, got 'cat' and 0"):
         model.partial_fit([[0.0]], ["cat"])
     assert list(model.classes_) == [0, 1]
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_class_too_many_is_refused_and_nothing_has_changed(tmp_path):
+    X, y = clusters(60, classes=3)
+    model = mesu.MESUClassifier((4,), random_state=0, max_classes=3).partial_fit(X, y)
+    before = model._online.snapshot
+    for late in (lambda: model.partial_fit(X[:2], [0, 7]), lambda: model.partial_fit(X[:2], [0, 1], classes=range(9))):
+        with pytest.raises(ValueError, match=r"max_classes is 3, and [37] is one more: raise it"):
+            late()
+        assert model._online.snapshot is before
+    with pytest.raises(ValueError, match="max_classes is 2, and 0 is one more"):
+        mesu.MESUClassifier((4,), random_state=0, max_classes=2).fit(X, y)
+    with pytest.raises(ValueError, match="max_classes must be a whole number"):
+        mesu.MESUClassifier((4,), max_classes=0).fit(X, y)
+    model.save(tmp_path / "model")
+    twin = mesu.load(tmp_path / "model")
+    assert twin.max_classes == 3
+    assert twin.set_params(max_classes=4).partial_fit(X[:1], [7]).classes_.tolist() == [0, 1, 2, 7]
+
+
+def test_a_feature_or_a_class_too_many_is_refused_by_the_river_model():
+    river = pytest.importorskip("mesu.river")
+    model = learned(
+        river.MESUClassifier((4,), seed=0, max_features=3, max_classes=2), [({"a": 1.0, "b": 2.0, "c": 3.0}, 0)]
+    )
+    before, columns = model._online.snapshot, dict(model._columns)
+    with pytest.raises(ValueError, match="max_features is 3, and 'd' is one more: raise it, leave out rare ones"):
+        model.learn_one({"a": 1.0, "d": 1.0}, 1)
+    model.learn_one({"c": 1.0}, 1)
+    with pytest.raises(ValueError, match="max_classes is 2, and 2 is one more"):
+        model.learn_one({"a": 1.0}, 2)
+    with pytest.raises(ValueError, match="max_classes is 2, and 5 is one more"):
+        model.learn_many(pd.DataFrame({"a": [1.0, 2.0]}), pd.Series([1, 5]))
+    assert (model._columns, model._online.snapshot.rows) == (columns, before.rows + 1)
+    with pytest.raises(ValueError, match="max_features must be a whole number"):
+        river.MESURegressor(max_features=0)
+    with pytest.raises(ValueError, match="max_features is 1, and 'b' is one more"):
+        river.MESURegressor((4,), seed=0, max_features=1).learn_one({"a": 1.0, "b": 1.0}, 1.0)
+
+
+def test_hashed_features_need_no_more_columns():
+    river = pytest.importorskip("mesu.river")
+    from river import preprocessing
+
+    words = preprocessing.FeatureHasher(n_features=20, seed=0) | river.MESUClassifier((4,), seed=0, standardise=False)
+    for i in range(60):
+        words.learn_one({f"word {i}": 1.0, f"word {i // 2}": 1.0}, i % 2)
+    assert words["MESUClassifier"]._online.snapshot.weights.sizes[0] <= 20

@@ -211,7 +211,12 @@ def small(path):
         lambda _, d, __: d["settings"].update(init_scale=1e300),
         lambda _, d, __: d["settings"].update(prior_std=1e300),
         lambda _, d, __: d.update(updates=10**400),
+        lambda _, d, __: d.update(noise_std=1e300),
+        lambda _, d, __: d.update(frame=[0.0, 1e-300]),
+        lambda _, d, __: d.update(reported=[1e300, 0.5]),
         lambda _, __, t: t.update(misses=-t["misses"] - 1),
+        lambda _, __, t: t.update({"inputs.watch": np.full_like(t["inputs.watch"], 33.0)}),  # places beyond the sample
+        lambda _, __, t: t.update({"inputs.watch": t["inputs.watch"] - 0.5}),
     ],
 )
 def test_numbers_beyond_all_bounds_are_refused(change, path):

@@ -13,7 +13,8 @@ import mesu
 from mesu.engine import PosteriorEngine
 from mesu.online.model import OnlineModel
 from mesu.online.network import drawn_weights, first_std, layers, start_weights
-from mesu.online.scaling import FURTHEST, Scale, standardised
+from mesu.online.outliers import open_watches
+from mesu.online.scaling import FURTHEST, Columns, standardised
 from mesu.rules.bounds import drawn
 
 
@@ -98,7 +99,8 @@ def test_what_is_drawn_is_what_torch_draws():
 
 def test_rows_are_standardised_by_the_spread():
     draw = np.random.default_rng(0)
-    scale = Scale(np.full(6, 9.0), draw.normal(size=6) * 10, draw.uniform(0, 4, 6))
+    known = np.full(6, 9.0), draw.normal(size=6) * 10, draw.uniform(0, 4, 6)
+    scale = Columns(*known, open_watches(6))
     scale.var[1], scale.mean[2], scale.var[2] = 0.0, 1e9, 1e-3  # constant, and constant but for rounding
     x = np.concatenate([draw.normal(size=(20, 6)) * 30, np.full((1, 6), 1e300), np.full((1, 6), np.nan)])
     expected = np.clip((x - scale.mean) / scale.spread, -FURTHEST, FURTHEST)

@@ -13,7 +13,7 @@ import mesu
 from mesu.engine import predict
 from mesu.online.model import OnlineModel
 from mesu.online.network import drawn_weights
-from mesu.online.scaling import follow
+from mesu.online.scaling import follow_columns
 from mesu.online.snapshot import LARGEST, WINDOW
 
 
@@ -22,7 +22,7 @@ def test_rows_are_scored_before_they_are_learned():
     stream, twin = OnlineModel(CLASSES, 5), OnlineModel(CLASSES, 5)
     stream.learn(X, y)
     twin.learn(X[:32], y[:32])  # the next rows are scored by the weights of this snapshot
-    _, z = follow(twin.snapshot.inputs, X[32:], CLASSES.memory)
+    _, z = follow_columns(twin.snapshot.inputs, X[32:], CLASSES.memory)
     expected = predict.classify(drawn_weights(CLASSES, twin.snapshot.weights), z.astype(np.float32), 64).epistemic
     np.testing.assert_array_equal(stream.snapshot.recent_epistemic[32:], expected)
     assert len(stream.snapshot.recent_epistemic) == 40

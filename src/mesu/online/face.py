@@ -1,12 +1,15 @@
 """What the scikit-learn and the River classes share: settings, saving, the memory report, and the snapshot that predicts."""
 
+import warnings
 from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
+from mesu.health import LearningWarning
 from mesu.memory import MemoryReport
 from mesu.online.files import save
 from mesu.online.memory_report import report
+from mesu.online.scaling import newly_far, unknown_columns
 from mesu.online.settings import Settings
 from mesu.online.snapshot import Snapshot
 
@@ -23,6 +26,9 @@ class Face:
     standardise: Any
     init_scale: Any
     estimator: Any
+    # limits, which models of earlier versions do not have
+    max_features: Any = None
+    max_classes: Any = None
 
     _regression: bool
     _saved_as: str  # what a file calls the class
@@ -71,8 +77,28 @@ class Face:
             allow_missing=allow_missing,
         )
 
+    def _warn_of_far(self, before: Snapshot | None, now: Snapshot) -> None:
+        """Name the columns that have met their first values far from all others since the snapshot `before`."""
+        known = unknown_columns(0) if before is None else before.inputs
+        if known is now.inputs or not now.settings.standardise:
+            return
+        for column, value in newly_far(known, now.inputs):
+            name = self._name_of(column)
+            middle, spread = now.inputs.mean[column], now.inputs.spread[column]
+            warnings.warn(
+                f"column {name!r} has a value of {value:.6g}, far from its others ({middle:.3g} plus or minus "
+                f"{spread:.3g}): such values are limited and do not count. Leave them out or replace them if they stand for "
+                "missing ones; take logarithms if they are real",
+                LearningWarning,
+                stacklevel=4,
+            )
+
     def _learned(self) -> Snapshot:
         """The snapshot to read, or an error if nothing has been learned yet."""
+        raise NotImplementedError
+
+    def _name_of(self, column: int) -> Any:
+        """What the user calls a column."""
         raise NotImplementedError
 
     def _kept(self) -> tuple[Snapshot, dict[str, Any], list | None]:

@@ -30,15 +30,18 @@ from mesu.disk import digest_of, must, replacing
 from mesu.engine.predict import Weights, layer_edges
 from mesu.online.carried import carriable
 from mesu.online.network import drawn_weights
-from mesu.online.scaling import Scale
+from mesu.online.outliers import WIDTH, are_valid, open_watches
+from mesu.online.scaling import Columns, Scale
 from mesu.online.settings import FIRST_VERSION, SHORT_BLOCK, Settings
 from mesu.online.snapshot import ASSUMED_ERRORS, WINDOW, Snapshot
 from mesu.version import __version__
 
 FORMAT, VERSION = "mesu estimator", "1"
 MOST_DRAWS = 1_000_000  # a file that asks for more was made up: it would take any amount of memory
+WATCH = "inputs.watch"  # not in the files of earlier versions
 FURTHEST = 1e15  # from 1, of the scales of weights: single precision does not hold the squares of more
 CLASSES = ("MESUClassifier", "MESURegressor")
+LIMITS = ("max_features", "max_classes")  # parameters that are written only if they are given
 ADDED = ("estimator", "narrowing")  # settings that the first files do not have
 RIVER = "river."  # goes before the names of River's models
 
@@ -77,7 +80,8 @@ def packed(model: Any, carry: Mapping[str, Any] | None = None) -> bytes:
             "parameters": {
                 name: _plain(name, value)
                 for name, value in parameters.items()
-                if name not in FIRST_VERSION or value != FIRST_VERSION[name]
+                if (name not in FIRST_VERSION or value != FIRST_VERSION[name])
+                and (name not in LIMITS or value is not None)
             },
             **described(now),
             "feature_names": None if names is None else [exact("feature", name) for name in names],
@@ -104,12 +108,18 @@ def tensors_of(now: Snapshot) -> dict[str, np.ndarray]:
         "std": now.weights.std,
         "judge.mean": now.scoring_weights.mean,
         "judge.std": now.scoring_weights.std,
-        **{f"inputs.{name}": array for name, array in now.inputs._asdict().items()},
+        **{f"inputs.{name}": getattr(now.inputs, name) for name in Scale._fields},
+        **({} if _has_no_watches(now) else {WATCH: now.inputs.watch.reshape(-1)}),
         **{f"targets.{name}": array for name, array in now.targets._asdict().items()},
         "usual": now.recent_epistemic,
         "misses": now.recent_errors,
         **({"latest": now.recent_rows.reshape(-1)} if now.settings.joint else {}),
     }
+
+
+def _has_no_watches(now: Snapshot) -> bool:
+    """Whether it is a model of an earlier version, whose files have no watches, without a new column."""
+    return np.array_equal(now.inputs.watch, open_watches(len(now.inputs.watch)))
 
 
 def described(now: Snapshot) -> dict[str, Any]:
@@ -154,22 +164,24 @@ def snapshot_of(description: Mapping[str, Any], tensors: Mapping[str, np.ndarray
     )
     must(type(rows) is int and 0 < rows <= updates, "its row counts are not valid")
     centre, spread = map(float, description["frame"])
-    must(0 < noise_std < inf, "its noise is not positive")
+    must(_has_square(noise_std), "its noise is not positive, or beyond all bounds")
     noise_since, recent = description.get("noise_since", 0), tensors.get("latest", np.zeros(0))
     aleatoric, factor = map(float, description.get("reported", (1, 1)))
     must(type(noise_since) is int and 0 <= noise_since <= updates, "its row counts are not valid")
-    must(0 < aleatoric < inf and 0 < factor <= 1, "its noise is not positive")
+    must(_has_square(aleatoric) and 0 < factor <= 1, "its noise is not positive, or beyond all bounds")
     must(settings.joint or (recent.size == 0 == noise_since), "it has rows of another kind of model")
     must(recent.ndim == 1 and recent.size % 3 == 0 and recent.size // 3 <= SHORT_BLOCK, "its last rows are not valid")
-    must(isfinite(centre) and 0 < spread < inf, "the scale of its targets is not valid")
-    check_tensors(tensors, layout_of(sizes, updates, settings, recent.size))
+    must(isfinite(centre) and _has_square(spread), "the scale of its targets is not valid")
+    check_tensors(tensors, layout_of(sizes, updates, settings, recent.size, WATCH in tensors))
+    watch = tensors[WATCH].reshape(-1, WIDTH) if WATCH in tensors else open_watches(sizes[0])
+    must(are_valid(watch), "its columns are not valid")
     scoring = Weights(tensors["judge.mean"], tensors["judge.std"], sizes)
     snapshot = Snapshot(
         settings=settings,
         weights=Weights(tensors["mean"], tensors["std"], sizes),
         scoring_weights=scoring,
         drawn_for_scoring=drawn_weights(settings, scoring),
-        inputs=Scale(*(tensors[f"inputs.{name}"] for name in Scale._fields)),
+        inputs=Columns(tensors["inputs.rows"], tensors["inputs.mean"], tensors["inputs.var"], watch),
         targets=Scale(*(tensors[f"targets.{name}"] for name in Scale._fields)),
         target_scale=(centre, spread),
         labels=labels,
@@ -205,12 +217,15 @@ def shape_of(description: Mapping[str, Any]) -> tuple[Settings, tuple[int, ...],
     return settings, sizes, updates
 
 
-def layout_of(sizes: tuple[int, ...], updates: int, settings: Settings, recent: int = 0) -> dict[str, tuple[int, type]]:
+def layout_of(
+    sizes: tuple[int, ...], updates: int, settings: Settings, recent: int = 0, watched: bool = True
+) -> dict[str, tuple[int, type]]:
     """Length and type of each tensor in the file of a model with layers of these sizes."""
     weights = layer_edges(sizes)[-1]
     return {
         **dict.fromkeys(("mean", "std", "judge.mean", "judge.std"), (weights, settings.dtype)),
         **{f"inputs.{name}": (sizes[0], np.float64) for name in Scale._fields},
+        **({WATCH: (sizes[0] * WIDTH, np.float64)} if watched else {}),
         **{f"targets.{name}": (1, np.float64) for name in Scale._fields},
         "usual": (min(updates, WINDOW), np.float64),
         "misses": (min(updates + ASSUMED_ERRORS, WINDOW) if settings.regression else 0, np.float64),
@@ -228,6 +243,11 @@ def check_tensors(tensors: Mapping[str, np.ndarray], layout: Mapping[str, tuple[
         must(not name.endswith("std") or bool((tensor > 0).all()), "a sigma is not positive")
         must(name != "misses" or bool((tensor >= 0).all()), "a squared error is negative")
         must(not name.endswith(("var", "rows")) or bool((tensor >= 0).all()), "a variance is negative")
+
+
+def _has_square(number: float) -> bool:
+    """Whether a number is positive, and so is its square, and finite."""
+    return number > 0 and 0 < number * number < inf
 
 
 def exact(what: str, value: Any) -> Any:

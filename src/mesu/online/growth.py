@@ -43,6 +43,21 @@ def numbered(labels: tuple, y: np.ndarray) -> tuple[np.ndarray, dict[int, Any]]:
     return np.array(numbers, np.int64), new
 
 
+def check_count(limit: str, known: Iterable, new: Iterable, most: int | None) -> None:
+    """Refuse features or classes that would make a model grow beyond a limit.
+
+    Raises:
+        ValueError: naming the limit, and the first name that is too many.
+    """
+    if most is None:
+        return
+    every = list(dict.fromkeys((*known, *new)))
+    if len(every) > most:
+        raise ValueError(
+            f"{limit} is {most:,}, and {every[most]!r} is one more: raise it, leave out rare ones, or put several into one"
+        )
+
+
 def check_labels(labels: Iterable) -> None:
     """Refuse what cannot be a class, and classes that could not be told apart beside each other.
 

@@ -18,6 +18,7 @@ from mesu.online.files import (
     FORMAT,
     RIVER,
     VERSION,
+    WATCH,
     Unreadable,
     exact,
     layout_of,
@@ -150,7 +151,7 @@ def _check_layout(description: dict[str, Any], file: Any) -> None:
     settings, sizes, updates = shape_of(description)
     recent = file.get_slice("latest").get_shape() if "latest" in file.keys() else [0]  # noqa: SIM118
     must(len(recent) == 1 and recent[0] <= 3 * SHORT_BLOCK, "its last rows are not valid")
-    layout = layout_of(sizes, updates, settings, recent[0])
+    layout = layout_of(sizes, updates, settings, recent[0], WATCH in file.keys())  # noqa: SIM118
     must(set(file.keys()) == layout.keys(), "its tensors have other names")
     for name, (length, dtype) in layout.items():
         claimed = file.get_slice(name)

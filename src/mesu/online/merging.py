@@ -18,7 +18,8 @@ import numpy as np
 from mesu.engine.predict import Weights
 from mesu.online.growth import with_inputs, with_labels
 from mesu.online.network import copy_weights, first_std, layers
-from mesu.online.scaling import Scale, unknown
+from mesu.online.outliers import SEEN
+from mesu.online.scaling import Columns, Scale, unknown_columns
 from mesu.online.snapshot import ASSUMED_ERRORS, WINDOW, Snapshot
 from mesu.online.targets import reframed, scale_of
 from mesu.posterior.merging import faded, kept, merged
@@ -86,7 +87,7 @@ def merge_snapshots(
     known = [_spread(worker.inputs, at, width) for worker, at in zip(workers, columns, strict=True)]
     now = replace(
         now,
-        inputs=merge_scales(now.inputs, known, new_rows, settings.memory),
+        inputs=_merged_columns(now.inputs, known, new_rows, settings.memory),
         targets=merge_scales(now.targets, [worker.targets for worker in workers], new_rows, settings.memory),
         rows=base.rows + sum(worker.rows - base.rows for worker in workers),
         updates=base.updates + sum(new_rows),
@@ -145,9 +146,17 @@ def _left(before: np.ndarray, after: np.ndarray, rows: int, memory: float) -> np
     return np.where(after < before, 0.0, share)
 
 
-def _spread(scale: Scale, columns: np.ndarray, width: int) -> Scale:
-    """A scale in the columns of the merged model."""
-    wide = unknown(width)
+def _merged_columns(base: Columns, workers: Sequence[Columns], rows: Sequence[int], memory: float) -> Columns:
+    """The same for inputs. The watch of a column is that of the model that has seen most of it."""
+    scale = merge_scales(Scale(*base[:3]), [Scale(*worker[:3]) for worker in workers], rows, memory)
+    watches = np.stack([base.watch, *(worker.watch for worker in workers)])
+    most = watches[:, :, SEEN].argmax(0)
+    return Columns(*scale, watches[most, np.arange(len(most))])
+
+
+def _spread(scale: Columns, columns: np.ndarray, width: int) -> Columns:
+    """The columns in the places that they have in the merged model."""
+    wide = unknown_columns(width)
     for part, own in zip(wide, scale, strict=True):
         part[columns] = own
     return wide

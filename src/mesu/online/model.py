@@ -24,7 +24,7 @@ import numpy as np
 from mesu.online.growth import numbered, with_inputs, with_labels
 from mesu.online.locks import Lock
 from mesu.online.network import Learner, copy_weights, make_learner
-from mesu.online.scaling import follow, of_whole
+from mesu.online.scaling import columns_of_whole, follow, follow_columns, of_whole
 from mesu.online.settings import BLOCK, Settings
 from mesu.online.snapshot import Snapshot, check_width, first_snapshot
 from mesu.online.targets import in_units, repaired, rescaled, scale_of, scaled
@@ -100,7 +100,7 @@ class OnlineModel:
             memory = now.settings.memory
             now = now.sized_by(x)
             if now.settings.standardise:
-                now = replace(now, inputs=of_whole(x, memory))
+                now = replace(now, inputs=columns_of_whole(x, memory))
             if now.settings.regression:
                 targets = of_whole(y[:, None], memory)
                 now = replace(now, targets=targets, target_scale=scale_of(targets))
@@ -179,7 +179,7 @@ class OnlineModel:
                 now = now if fixed else now.sized_by(rows)
                 z = now.inputs_for(rows)
             else:
-                found["inputs"], z = follow(now.inputs, rows, memory, settings.dtype)
+                found["inputs"], z = follow_columns(now.inputs, rows, memory, settings.dtype)
             if regression:
                 if not fixed:
                     found["targets"], _ = follow(now.targets, target[:, None], memory)

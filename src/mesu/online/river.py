@@ -16,6 +16,7 @@ import numpy as np
 
 from mesu.online.alarm import Signals, signals_of
 from mesu.online.face import Face
+from mesu.online.growth import check_count
 from mesu.online.locks import lock_of
 from mesu.online.model import OnlineModel
 from mesu.online.needs_river import base, into_series, proba, to_native_frame, to_native_series
@@ -24,6 +25,7 @@ from mesu.online.row_reader import RowReader, are_plain
 from mesu.online.settings import FIRST_VERSION, Settings, evidence
 from mesu.online.snapshot import Snapshot
 from mesu.posterior.results import Uncertainty
+from mesu.rules.checks import whole
 
 # A class of another type may be equal to one that is known, and yet be refused
 PLAIN_LABELS = frozenset({str, int, bool})
@@ -46,6 +48,8 @@ class StreamModel(Face, base.Estimator):
         seed: int | None = None,
         init_scale: float | None = None,
         estimator: str | None = None,
+        max_features: int | None = None,
+        max_classes: int | None = None,
     ) -> None:
         self.hidden = hidden if isinstance(hidden, Integral) else tuple(hidden)  # type: ignore[arg-type]
         self.memory = memory
@@ -56,6 +60,8 @@ class StreamModel(Face, base.Estimator):
         self.seed = seed
         self.init_scale = init_scale
         self.estimator = estimator
+        self.max_features = None if max_features is None else whole("max_features", max_features)
+        self.max_classes = None if max_classes is None else whole("max_classes", max_classes)
         self._settings = self._asked(
             int(np.random.default_rng().integers(2**31)) if seed is None else seed, allow_missing=True
         )
@@ -134,6 +140,9 @@ class StreamModel(Face, base.Estimator):
         """The names of a snapshot's columns; another thread may have added more since."""
         return islice(self._columns, snapshot.weights.sizes[0])
 
+    def _name_of(self, column: int) -> Any:
+        return next(islice(self._columns, column, None))
+
     def _learn_one(self, x: Mapping[Any, Any], y: np.ndarray, w: float) -> None:
         counts = None if type(w) in (int, float) and w == 1 else evidence([w], 1, self._settings.memory)
         with lock_of(self).held() as lost:
@@ -144,7 +153,7 @@ class StreamModel(Face, base.Estimator):
                     number(name, value)
                 return
             if self._online is not None and x.keys() <= self._columns.keys():
-                self._online.learn(self._row(x, len(self._columns)), y, counts=counts)
+                self._learn_rows(self._online, self._row(x, len(self._columns)), y, counts=counts)
                 return
             row = np.array([[number(name, value) for name, value in x.items()]], np.float64)
             self._grow(list(x), row, y, counts)
@@ -157,9 +166,14 @@ class StreamModel(Face, base.Estimator):
             if lost:
                 self._restore_columns()
             if self._online is not None and self._columns.keys() >= set(names):
-                self._online.learn(arranged(names, table, self._columns), y)
+                self._learn_rows(self._online, arranged(names, table, self._columns), y)
                 return
             self._grow(names, table, y)
+
+    def _learn_rows(self, online: OnlineModel, rows: np.ndarray, y: np.ndarray, **about: Any) -> None:
+        before = self._snapshot()
+        online.learn(rows, y, **about)
+        self._warn_of_far(before, online.snapshot)
 
     def _restore_columns(self) -> None:
         """Return to the columns of the snapshot: at a fork, another thread was adding some."""
@@ -168,6 +182,7 @@ class StreamModel(Face, base.Estimator):
 
     def _grow(self, names: list, table: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> None:
         """Learn rows in which features may be new: all of them, or none if one is refused."""
+        check_count("max_features", self._columns, names, self.max_features)
         there = ~np.isnan(table)
         first = {
             name: int(column.argmax())
@@ -181,7 +196,7 @@ class StreamModel(Face, base.Estimator):
             widths[start] = len(columns)
         if not widths[0]:
             raise ValueError("the first row must have a feature, got one without: leave it out")
-        online = self._online or OnlineModel(self._settings, widths[0])
+        known, online = self._snapshot(), self._online or OnlineModel(self._settings, widths[0])
         try:
             self._columns = columns
             online.learn(arranged(names, table, columns), y, widths=widths, counts=counts)
@@ -189,6 +204,7 @@ class StreamModel(Face, base.Estimator):
             self._columns = before
             raise
         self._online = online
+        self._warn_of_far(known, online.snapshot)
 
     def _snapshot(self) -> Snapshot | None:
         """The snapshot to predict from, or None before the first row is learned."""
@@ -222,6 +238,8 @@ class MESUClassifier(StreamModel, base.MiniBatchClassifier):
         init_scale: What the first sigmas are multiplied by. None is 2 for the estimator "linear", and 1 for "local".
         estimator: ``"linear"`` learns from the gradient and the curvature at the means; ``"local"`` draws pre-activations (see
             `mesu.Bayesian`). None is "linear"; for numbers all weights then move together.
+        max_features: Most features that may come; a row with one more is refused.
+        max_classes: Most classes that may come. A regressor has none.
 
     Example:
         >>> from mesu import river
@@ -281,6 +299,8 @@ class MESUClassifier(StreamModel, base.MiniBatchClassifier):
     def _classes(self, labels: list) -> np.ndarray:
         """Classes as an array; those that the model knows need no check."""
         snapshot = self._snapshot()
+        if self.max_classes is not None:
+            check_count("max_classes", snapshot.labels if snapshot else (), labels, self.max_classes)
         if snapshot is None or not PLAIN_LABELS.issuperset(map(type, labels)):
             return labels_of(labels)
         return np.array(labels) if snapshot.numbers.keys() >= set(labels) else labels_of(labels)

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mesu.online.alarm import Signals, signals_of
 from mesu.online.face import Face
-from mesu.online.growth import check_labels
+from mesu.online.growth import check_count, check_labels
 from mesu.online.locks import lock_of
 from mesu.online.model import OnlineModel
 from mesu.online.settings import FIRST_VERSION, evidence
@@ -60,6 +60,7 @@ class StreamEstimator(Face, BaseEstimator):
         init_scale=None,
         random_state=None,
         estimator=None,
+        max_classes=None,
     ) -> None:
         self.hidden = hidden
         self.memory = memory
@@ -71,6 +72,7 @@ class StreamEstimator(Face, BaseEstimator):
         self.init_scale = init_scale
         self.random_state = random_state
         self.estimator = estimator
+        self.max_classes = max_classes
 
     def uncertainty(self, X) -> Uncertainty:
         """How uncertain the prediction of each row is, and why."""
@@ -140,6 +142,10 @@ class StreamEstimator(Face, BaseEstimator):
             model.feature_names_in_ = np.array(names, dtype=object)
         return model
 
+    def _name_of(self, column: int) -> Any:
+        names = getattr(self, "feature_names_in_", None)
+        return column if names is None else names[column]
+
     def _fit(self, X, y, sample_weight) -> Self:
         with lock_of(self).held():
             fresh = copy.copy(self)
@@ -152,6 +158,7 @@ class StreamEstimator(Face, BaseEstimator):
             online.learn_set(X, y, whole("epochs", self.epochs), order, counts)
             fresh._online = online
             self.__dict__ = fresh.__dict__  # in one step: other threads may be predicting
+        self._warn_of_far(None, online.snapshot)
         return self
 
     def _partial_fit(self, X, y, sample_weight, classes=()) -> Self:
@@ -159,12 +166,13 @@ class StreamEstimator(Face, BaseEstimator):
             with lock_of(self).held():
                 if not self.__sklearn_is_fitted__():  # else another thread has learned the first rows meanwhile
                     return self._first_partial_fit(X, y, sample_weight, classes)
-        settings = self._unchanged().settings
+        before = self._unchanged()
         if not (self._is_plain(X) and self._is_plain_target(y, len(X))):
             X, y = self._learnable(X, y, reset=False)
-        self._online.set_predict_samples(settings.predict_samples)
+        self._online.set_predict_samples(before.settings.predict_samples)
         X, y, counts = self._weighted(X, y, sample_weight)
         self._online.learn(X, y, classes, counts=counts)
+        self._warn_of_far(before, self._online.snapshot)
         return self
 
     def _weighted(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -184,6 +192,7 @@ class StreamEstimator(Face, BaseEstimator):
             raise ValueError("sample_weight is zero for all of the first rows: begin with some that count")
         fresh._online.learn(X, y, classes, counts=counts)
         self.__dict__ = fresh.__dict__
+        self._warn_of_far(None, self._online.snapshot)
         return self
 
     def _begin(self, inputs: int, random: np.random.RandomState) -> OnlineModel:
@@ -243,6 +252,7 @@ class MESUClassifier(ClassifierMixin, StreamEstimator):
         random_state: Seed of the first weights, the noise, and the order of `fit`.
         estimator: ``"linear"`` learns from the gradient and the curvature at the means; ``"local"`` draws pre-activations (see
             `mesu.Bayesian`). None is "linear"; for numbers all weights then move together.
+        max_classes: Most classes that may come; a row with one more is refused. A regressor has none.
 
     Example:
         >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]] * 10), np.array(["low", "low", "high", "high"] * 10)
@@ -279,6 +289,8 @@ class MESUClassifier(ClassifierMixin, StreamEstimator):
         """
         if type(y) is list and y and self.__sklearn_is_fitted__() and self._are_known(y):
             y = np.array(y)
+        if self.max_classes is not None and classes is not None:
+            check_count("max_classes", np.unique(_labels(classes)).tolist(), (), whole("max_classes", self.max_classes))
         return self._partial_fit(X, y, sample_weight, self._new(classes))
 
     def predict(self, X) -> np.ndarray:
@@ -319,7 +331,11 @@ class MESUClassifier(ClassifierMixin, StreamEstimator):
         if y is not None:
             _array_of_labels(y)
         X, y = super()._learnable(X, y, reset)
-        return X, _labels(y, () if reset else self._online.snapshot.labels)
+        known = () if reset else self._online.snapshot.labels
+        y = _labels(y, known)
+        if self.max_classes is not None:
+            check_count("max_classes", known, y.tolist(), whole("max_classes", self.max_classes))
+        return X, y
 
 
 class MESURegressor(RegressorMixin, StreamEstimator):

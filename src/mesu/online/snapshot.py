@@ -14,7 +14,8 @@ from mesu.engine.predict import Weights, classify, regress
 from mesu.online import noise
 from mesu.online.locks import once
 from mesu.online.network import drawn_weights, start_weights
-from mesu.online.scaling import FURTHEST, Scale, standardised, unknown
+from mesu.online.outliers import open_watches, watches
+from mesu.online.scaling import FURTHEST, Columns, Scale, standardised, unknown, unknown_columns
 from mesu.online.settings import Settings
 from mesu.posterior.results import Prediction, RegressionPrediction
 from mesu.posterior.sizes import divisor
@@ -34,7 +35,7 @@ class Snapshot:
     weights: Weights
     scoring_weights: Weights  # the weights some rows ago: rows are predicted by these before they are learned
     drawn_for_scoring: Weights  # the same, as wide as they are drawn: made once, for many rows
-    inputs: Scale
+    inputs: Columns
     targets: Scale
     target_scale: tuple[float, float]  # mean and spread that the network's outputs are in units of
     labels: tuple  # of the outputs, in the order in which they came; empty for regression
@@ -105,7 +106,8 @@ class Snapshot:
         by = divisor(float(np.sqrt(np.square(known).mean())), x.size)
         if by == 1:
             return self
-        return replace(self, inputs=Scale(*(np.full(x.shape[1], number) for number in (1.0, 0.0, by**2))))
+        rows, mean, var = (np.full(x.shape[1], number) for number in (1.0, 0.0, by**2))
+        return replace(self, inputs=Columns(rows, mean, var, watches(x.shape[1])))
 
     def predict(self, x: np.ndarray) -> Any:
         """A `Prediction`, its columns in the order of `labels`, or a `RegressionPrediction` in the target's units.
@@ -198,7 +200,10 @@ class Snapshot:
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         first = {"recent_rows": np.zeros((0, 3)), "drawn_for_scoring": kept["scoring_weights"]}  # of earlier versions
-        self.__dict__.update({**first, **kept})
+        inputs = kept["inputs"]
+        if isinstance(inputs, Scale):
+            inputs = Columns(*inputs, open_watches(len(inputs.mean)))
+        self.__dict__.update({**first, **kept, "inputs": inputs})
 
     def copied(self) -> "Snapshot":
         """The snapshot in arrays of its own: those of a memory-mapped file may be read-only."""
@@ -206,7 +211,7 @@ class Snapshot:
         def copy(part: Any) -> Any:
             if isinstance(part, np.ndarray):
                 return np.array(part)
-            return type(part)(*map(copy, part)) if isinstance(part, Weights | Scale) else part
+            return type(part)(*map(copy, part)) if isinstance(part, Weights | Scale | Columns) else part
 
         return replace(self, **{field.name: copy(getattr(self, field.name)) for field in fields(self)})
 
@@ -219,7 +224,7 @@ def first_snapshot(settings: Settings, inputs: int, outputs: int = 1) -> Snapsho
         weights=weights,
         scoring_weights=weights,
         drawn_for_scoring=drawn_weights(settings, weights),
-        inputs=unknown(inputs),
+        inputs=unknown_columns(inputs),
         targets=unknown(1),
         target_scale=(0.0, 1.0),
         labels=(),
