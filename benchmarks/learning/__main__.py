@@ -1,7 +1,8 @@
 """Whether the default learns as well as Adam, on networks of every usual kind.
 
     python -m benchmarks.learning            hours on one core; goes on where it was stopped
-    python -m benchmarks.learning --quick    every learner at its default, one seed
+    python -m benchmarks.learning --defaults every learner at its default, about half an hour
+    python -m benchmarks.learning --quick    the same, one seed
 
 Every learner sees the same examples in the same order: 8,000 (digits: 1,200), three epochs (digits: ten). In the last column
 of the table each had two more settings. Accuracy, log loss and calibration error are of predictions averaged over 20 draws, on
@@ -56,11 +57,11 @@ def learned(work: Work, learner: str, setting: float, seed: int) -> dict[str, An
     return dict(zip(FIELDS, (work.name, learner, setting, seed, *measured), strict=True))
 
 
-def planned(quick: bool, seeds: int) -> list[tuple[Work, str, float, int]]:
+def planned(quick: bool, seeds: int, defaults: bool = False) -> list[tuple[Work, str, float, int]]:
     """Everything to run: first all defaults, seed by seed, then the other settings."""
     works = [(work, learner, setting) for work in WORK for learner, all_of in SETTINGS.items() for setting in all_of]
     first = [each for each in works if each[2] == SETTINGS[each[1]][0]]
-    others = [] if quick else [each for each in works if each not in first]
+    others = [] if quick or defaults else [each for each in works if each not in first]
     count = 1 if quick else seeds
     return [(*each, seed) for group in (first, others) for seed in range(count) for each in group]
 
@@ -69,6 +70,7 @@ def main() -> None:
     """Run what is missing, write it down as it is found, then print the table and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="every learner at its default, one seed")
+    parser.add_argument("--defaults", action="store_true", help="every learner at its default")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=DOCS / "learning.csv", help="table that is read and added to")
     parser.add_argument("--figure", type=Path, default=DOCS / "figures" / "learning.png")
@@ -79,7 +81,7 @@ def main() -> None:
     for learner in SETTINGS:
         if reason := missing(learner):
             print(f"{learner} is left out: {reason}")
-    for work, learner, setting, seed in planned(given.quick, given.seeds):
+    for work, learner, setting, seed in planned(given.quick, given.seeds, given.defaults):
         if (work.name, learner, float(setting), seed) in done or missing(learner):
             continue
         found.add(learned(work, learner, setting, seed))
