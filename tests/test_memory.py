@@ -82,3 +82,9 @@ def test_groups_with_other_memories_and_rules_without_one_have_no_report():
 def test_the_window_of_a_long_stream_is_the_memory():
     assert effective_window(10**7, 1000.0) == pytest.approx(1000)
     assert np.isclose(effective_window(10, 1e12), 10)
+
+
+def test_a_lower_rate_of_sigma_forgets_more_slowly():
+    net = mesu.Bayesian(nn.Linear(4, 3), seed=0)
+    report = mesu.memory_report(net, mesu.MESU(net, memory=1000, lr_std=0.2), updates=5000)
+    assert report.window == pytest.approx(5000 * (1 - (1 - 1 / 5000) ** 5000))

@@ -166,7 +166,7 @@ def memory_report(net: Any, optimizer: Any, updates: int | None = None) -> Memor
         (the module)         15      1.500   1.500   1.500      0%            0%          100%
         all                  15      1.500   1.500   1.500      0%            0%          100%
     """
-    memories, parts, words = set(), [], set()
+    memories, parts, words, rates = set(), [], set(), set()
     for group in optimizer.param_groups:
         if "memory" not in group or "prior_std" not in group:
             raise ValueError(
@@ -174,6 +174,7 @@ def memory_report(net: Any, optimizer: Any, updates: int | None = None) -> Memor
             )
         memories.add(float(group["memory"]))
         words.add(group["prior_std"])
+        rates.add(float(group.get("lr", 1.0)) * float(group.get("lr_std", 1.0)))
         ours = {id(parameter) for parameter in group["params"]}
         parts += [_of_pair(pair, group["prior_std"]) for pair in net.pairs() if id(pair.mean) in ours]
     if not parts:
@@ -187,12 +188,20 @@ def memory_report(net: Any, optimizer: Any, updates: int | None = None) -> Memor
     return MemoryReport(
         rows=updates,
         memory=memory,
-        window=None if updates is None else effective_window(checks.whole("updates", updates, 0), memory),
+        window=_window(updates, memory, rates),
         prior_std=words.pop() if len(words) == 1 else "mixed",
         layers=tuple(named[:-1]),
         all=named[-1],
         unit="updates",
     )
+
+
+def _window(updates: int | None, memory: float, rates: set[float]) -> float | None:
+    """How many updates still count: each forgets lr * lr_std / N. None where that is not the same everywhere."""
+    if updates is None or len(rates) != 1:
+        return None
+    (rate,) = rates
+    return effective_window(checks.whole("updates", updates, 0), memory / rate if rate else inf)
 
 
 def layers_of(net: Any) -> list[Layer]:

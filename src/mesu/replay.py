@@ -36,8 +36,8 @@ class Replay:
     """A bounded buffer of rows to learn again among new ones: half recent rows, half a sample of all before.
 
     A row of the stream is learned ``1 + times`` times on average. It should be evidence once: `share` is what each time may
-    count, for the rate of sigma (``lr_std``). `BayesianLearner`, `WeightLearner` and the estimators take a `Replay` and do all
-    of this themselves; in a loop of your own:
+    count, for the rate of sigma (``lr_std``). `BayesianLearner` and `WeightLearner` take a `Replay` and do all of this
+    themselves; in a loop of your own:
 
     Args:
         size: Rows that are kept.

@@ -216,3 +216,10 @@ def test_what_cannot_be_used_is_refused(file):
             keyed.partial_fit([("a", 1)], *table(1))
         with pytest.raises(ValueError, match="carry must be a dict"):
             keyed.save(carry=3)
+
+
+def test_frames_are_refused_since_the_order_of_their_columns_would_be_lost(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    base = mesu.MESUClassifier(hidden=(4,), random_state=0).partial_fit([[0.0], [1.0]], [0, 1])
+    with mesu.Keyed(base, tmp_path / "keys.db") as keyed, pytest.raises(TypeError, match=r"give X\.to_numpy\(\)"):
+        keyed.partial_fit(["a"], pandas.DataFrame({"u": [1.0]}), [0])

@@ -1,6 +1,7 @@
 """Online models merge: running scales as if one had seen all rows, classes and features by name; a file takes the result."""
 
 import copy
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -172,3 +173,59 @@ def test_kinds_are_not_mixed():
         mesu.merge(classifier(20), [regressor(20)])
     with pytest.raises(ValueError, match="leave out optimizer and updates"):
         mesu.merge(classifier(20), [classifier(20)], updates=3)
+
+
+def _sums(model):
+    inputs = model._online.snapshot.inputs
+    return inputs.mean, inputs.var
+
+
+def test_a_sentinel_that_a_worker_took_back_leaves_a_scale():
+    """The base has counted it, and the workers have dropped it: their difference is no variance."""
+    draw = np.random.default_rng(0)
+    first = draw.normal(10, 1, (12, 2))
+    first[5, 0] = -9999.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mesu.LearningWarning)
+        base = mesu.MESUClassifier(hidden=(4,), random_state=0).partial_fit(
+            first, first[:, 1] > 10, classes=[False, True]
+        )
+        workers = []
+        for _ in range(2):
+            rows = draw.normal(10, 1, (300, 2))
+            workers.append(copy.deepcopy(base).partial_fit(rows, rows[:, 1] > 10))
+        found = mesu.merge(base, workers)
+    mean, var = _sums(found)
+    assert mean == pytest.approx([10, 10], abs=0.3)
+    assert var == pytest.approx([1, 1], abs=0.3)
+
+
+def test_a_column_that_changed_level_in_the_workers_keeps_the_new_one():
+    draw = np.random.default_rng(0)
+    first = draw.normal(0, 1, (100, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mesu.LearningWarning)
+        base = mesu.MESUClassifier(hidden=(4,), random_state=0).partial_fit(
+            first, first[:, 1] > 0, classes=[False, True]
+        )
+        workers = []
+        for _ in range(2):
+            rows = draw.normal(0, 1, (400, 2)) + np.array([10_000.0, 0.0])
+            workers.append(copy.deepcopy(base).partial_fit(rows, rows[:, 1] > 0))
+        found = mesu.merge(base, workers)
+        mean, var = _sums(found)
+        assert mean == pytest.approx([10_000, 0], abs=0.5)
+        assert var == pytest.approx([1, 1], abs=0.5)
+        more = draw.normal(0, 1, (200, 2)) + np.array([10_000.0, 0.0])
+        found.partial_fit(more, more[:, 1] > 0)
+    assert _sums(found)[0] == pytest.approx([10_000, 0], abs=0.5)  # its watch knows the new level
+
+
+def test_more_classes_together_than_a_model_may_have_are_refused():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    base = mesu.MESUClassifier(hidden=(4,), random_state=0, max_classes=3).partial_fit(
+        x, np.where(x[:, 0] > 0, "a", "b")
+    )
+    workers = [copy.deepcopy(base).partial_fit(x, [label] * 40) for label in ("c", "d")]
+    with pytest.raises(ValueError, match="max_classes is 3"):
+        mesu.merge(base, workers)

@@ -43,17 +43,21 @@ def numbered(labels: tuple, y: np.ndarray) -> tuple[np.ndarray, dict[int, Any]]:
     return np.array(numbers, np.int64), new
 
 
+class LimitReached(ValueError):
+    """A model would have more features or classes than it was told it may have."""
+
+
 def check_count(limit: str, known: Iterable, new: Iterable, most: int | None) -> None:
     """Refuse features or classes that would make a model grow beyond a limit.
 
     Raises:
-        ValueError: naming the limit, and the first name that is too many.
+        LimitReached: naming the limit, and the first name that is too many.
     """
     if most is None:
         return
     every = list(dict.fromkeys((*known, *new)))
     if len(every) > most:
-        raise ValueError(
+        raise LimitReached(
             f"{limit} is {most:,}, and {every[most]!r} is one more: raise it, leave out rare ones, or put several into one"
         )
 

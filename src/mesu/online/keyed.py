@@ -27,6 +27,7 @@ from mesu.engine.predict import Weights
 from mesu.memory import effective_window
 from mesu.online.carried import carriable
 from mesu.online.files import Unreadable, exact, packed
+from mesu.online.growth import LimitReached
 from mesu.online.loading import unpacked
 from mesu.online.locks import Lock
 from mesu.online.merging import merge_models, prior_std
@@ -154,13 +155,13 @@ class Keyed:
 
     def partial_fit(self, keys: Sequence[Any], X: Any, y: Any) -> Self:
         """Let the models of these keys learn their rows, in order, for scikit-learn's models: all rows, or none."""
-        X, y = np.asarray(X), np.asarray(y)
+        X, y = _array(X), np.asarray(y)
         self._learn_rows(keys, (X, y), lambda model, at: model.partial_fit(X[at], y[at]))
         return self
 
     def predict(self, keys: Sequence[Any], X: Any) -> np.ndarray:
         """What the models of these keys predict of their rows."""
-        X, found = np.asarray(X), None
+        X, found = _array(X), None
         with self._lock.held():
             for name, at in _grouped(_names(keys, (X,))).items():
                 part = self._asked(name).predict(X[at])
@@ -170,7 +171,7 @@ class Keyed:
 
     def predict_proba(self, keys: Sequence[Any], X: Any) -> list[dict[Any, float]]:
         """The probability of each class that the key's model knows, row by row: keys may know different classes."""
-        X, found = np.asarray(X), [{} for _ in keys]
+        X, found = _array(X), [{} for _ in keys]
         with self._lock.held():
             for name, at in _grouped(_names(keys, (X,))).items():
                 model = self._asked(name)
@@ -320,7 +321,7 @@ class Keyed:
             if rows + 1 == self.share_after and began == generation:
                 teachers.append(name)
                 pieces[name].append([])
-                if waiting + len(teachers) == self.together:
+                if waiting + len(teachers) >= self.together:
                     yield pieces, teachers
                     generation, waiting, pieces, teachers = generation + 1, 0, {}, []
         if pieces:
@@ -346,8 +347,10 @@ class Keyed:
 
     def _teach(self, models: list[Any]) -> None:
         self._teachers += models
-        if len(self._teachers) == self.together:
-            self._base, _ = merge_models(self._start, self._teachers, "average")
+        if len(self._teachers) >= self.together:
+            # together they may know more features or classes than a model may have: then this round teaches nothing
+            with suppress(LimitReached):
+                self._base, _ = merge_models(self._start, self._teachers, "average")
             self._teachers, self._generation = [], self._generation + 1
             self._start = self._as_start()
 
@@ -385,6 +388,15 @@ class Keyed:
             raise
 
 
+def _array(X: Any) -> np.ndarray:
+    """Rows as an array. The names of a frame's columns would be lost, and with them their order."""
+    if hasattr(X, "columns"):
+        raise TypeError(
+            f"rows must be an array, got a {type(X).__name__}: put its columns in one order and give X.to_numpy()"
+        )
+    return np.asarray(X)
+
+
 def worth(now: Snapshot, rows: float) -> Snapshot:
     """The snapshot as if what it knows came from so many rows, the last ones: the same means, with wider sigmas."""
     share = min(1.0, rows / effective_window(now.updates, now.settings.memory))
@@ -399,7 +411,7 @@ def worth(now: Snapshot, rows: float) -> Snapshot:
         updates=updates,
         recent_epistemic=now.recent_epistemic[-updates:],
         recent_errors=now.recent_errors[-updates - ASSUMED_ERRORS :],
-        noise_since=min(now.noise_since, updates),
+        noise_since=max(0, updates - (now.updates - now.noise_since)),
     )
     return now.with_scoring_weights(weights)
 

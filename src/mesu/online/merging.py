@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from mesu.engine.predict import Weights
-from mesu.online.growth import with_inputs, with_labels
+from mesu.online.growth import check_count, with_inputs, with_labels
 from mesu.online.network import copy_weights, first_std, layers
-from mesu.online.outliers import SEEN
+from mesu.online.outliers import BEGUN, MET, SEEN
 from mesu.online.scaling import Columns, Scale, unknown_columns
 from mesu.online.snapshot import ASSUMED_ERRORS, WINDOW, Snapshot
 from mesu.online.targets import reframed, scale_of
@@ -38,6 +38,9 @@ def merge_models(base: Any, workers: Sequence[Any], means: str) -> tuple[Any, fl
         names = list(dict.fromkeys([*names, *(name for _, theirs, _ in kept_by for name in theirs)]))
         where, width = {name: i for i, name in enumerate(names)}, len(names)
         columns = [np.array([where[name] for name in theirs]) for _, theirs, _ in kept_by]
+        check_count("max_features", (), names, parameters.get("max_features"))
+    labels = [label for snapshot, *_ in kept_by for label in snapshot.labels]
+    check_count("max_classes", first.labels, labels, parameters.get("max_classes"))
     found, clipped = merge_snapshots(first, [snapshot for snapshot, *_ in kept_by], columns, width, means)
     return type(base)._from_kept(found, parameters, names), clipped
 
@@ -133,7 +136,22 @@ def merge_scales(base: Scale, workers: Sequence[Scale], rows: Sequence[int], mem
     seen = n > 0
     off = np.divide(first, n, out=np.zeros_like(n), where=seen)
     var = np.divide(second, n, out=np.zeros_like(n), where=seen) - off**2
-    return Scale(np.where(seen, np.minimum(n, memory), 0.0), centre + off, np.maximum(var, 0.0))
+    found = Scale(np.where(seen, np.minimum(n, memory), 0.0), centre + off, np.maximum(var, 0.0))
+    # what the base had counted was dropped by a worker: the difference is no variance
+    return _chosen(var < 1e-9 * np.max([scale.var for scale in workers], 0), pooled(workers, memory), found)
+
+
+def pooled(scales: Sequence[Scale], memory: float) -> Scale:
+    """The mean and variance of columns as if their models had nothing in common."""
+    rows, mean, var = (np.stack([scale[part] for scale in scales]) for part in range(3))
+    n = rows.sum(0)
+    share = np.divide(rows, n, out=np.zeros_like(rows), where=n > 0)
+    centre = (share * mean).sum(0)
+    return Scale(np.minimum(n, memory), centre, (share * (var + (mean - centre) ** 2)).sum(0))
+
+
+def _chosen(where: np.ndarray, one: Scale, other: Scale) -> Scale:
+    return Scale(*(np.where(where, a, b) for a, b in zip(one, other, strict=True)))
 
 
 def _left(before: np.ndarray, after: np.ndarray, rows: int, memory: float) -> np.ndarray:
@@ -147,11 +165,18 @@ def _left(before: np.ndarray, after: np.ndarray, rows: int, memory: float) -> np
 
 
 def _merged_columns(base: Columns, workers: Sequence[Columns], rows: Sequence[int], memory: float) -> Columns:
-    """The same for inputs. The watch of a column is that of the model that has seen most of it."""
-    scale = merge_scales(Scale(*base[:3]), [Scale(*worker[:3]) for worker in workers], rows, memory)
-    watches = np.stack([base.watch, *(worker.watch for worker in workers)])
-    most = watches[:, :, SEEN].argmax(0)
-    return Columns(*scale, watches[most, np.arange(len(most))])
+    """The same for inputs.
+
+    A column that began anew, or dropped values far from its others, has statistics that do not go on from the base's: those of
+    the workers are pooled. Its watch is that of the worker in which it changed last, or that has seen most of it.
+    """
+    own = [Scale(*worker[:3]) for worker in workers]
+    watches = np.stack([worker.watch for worker in workers])
+    other = (watches[:, :, BEGUN] != base.watch[:, BEGUN]).any(0) | (watches[:, :, MET] > 0).any(0)
+    scale = _chosen(other, pooled(own, memory), merge_scales(Scale(*base[:3]), own, rows, memory))
+    last = (watches[:, :, BEGUN] * 1e15 + watches[:, :, SEEN]).argmax(0)
+    watch = watches[last, np.arange(len(last))]
+    return Columns(*scale, np.where((watch[:, SEEN] > 0)[:, None], watch, base.watch))
 
 
 def _spread(scale: Columns, columns: np.ndarray, width: int) -> Columns:

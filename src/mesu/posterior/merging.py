@@ -78,6 +78,8 @@ def merge_networks(
     """`mesu.merge` for networks: the merged one, and the share of its weights whose sigma met the bound."""
     for number, worker in enumerate(workers):
         refuse_other(base, worker, number)
+    if optimizer is None and updates is not None:
+        raise ValueError("updates say how much was forgotten: give the base's optimizer too, or leave them out")
     fading = _fading(base, optimizer)
     made = _updates(updates, len(workers), forgets=any(memory < inf for memory, *_ in fading.values()))
     result, clipped, weights = copy.deepcopy(base), 0, 0
