@@ -248,7 +248,7 @@ def test_rates_must_be_below_the_memory(memory, factor, rate):
             ("foo-vb", "lr_mean"),
             ("foo-vb", "lr_std"),
             ("bayes-by-backprop", "lr"),
-            ("bayes-by-backprop", "weight"),
+            ("bayes-by-backprop", "kl_weight"),
         ]
     ),
 )

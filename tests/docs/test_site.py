@@ -105,6 +105,7 @@ def test_public_modules_are_all_looked_at():
         "mesu.posterior",
         "mesu.prediction",
         "mesu.registry",
+        "mesu.replay",
         "mesu.version",
     }
     assert {f"mesu.{found.name}" for found in pkgutil.iter_modules(mesu.__path__)} <= {*MODULES, *inner}
@@ -189,7 +190,7 @@ PAGES = [
 ]
 WIDE = """
     [...document.querySelectorAll('.md-content *')]
-        .filter(e => !e.closest('.md-typeset__scrollwrap, pre, .equation, table, .highlight, .doc-signature'))
+        .filter(e => !e.closest('.md-typeset__scrollwrap, pre, .equation, table, .highlight, .doc-signature, p:has(> img:only-child)'))
         .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
         .map(e => e.outerHTML.slice(0, 80))
 """

@@ -285,7 +285,7 @@ def test_a_head_chosen_by_name():
     net = mesu.Bayesian(Heads(), seed=0)
     assert mesu.predict(net, torch.randn(3, 4), samples=0, head="b").probs.shape == (3, 5)
     assert mesu.predictor(net)(torch.randn(3, 4))[0].shape == (3, 2)
-    with pytest.raises(TypeError, match="tensor as 'head'"):
+    with pytest.raises(TypeError, match="tensor in 'head'"):
         mesu.predictor(net, head=torch.zeros(1))
 
 

@@ -62,7 +62,7 @@ def test_terminal_table_in_a_narrow_terminal_names_the_columns_it_leaves_out():
 @pytest.mark.parametrize("columns", [None, "60"])
 def test_a_pipe_gets_the_table_at_full_width(columns, tmp_path, monkeypatch, capsys):
     run = finished(tmp_path, SIX)
-    monkeypatch.setattr(Run, "execute", lambda self, workers: self.table())
+    monkeypatch.setattr(Run, "execute", lambda self, workers, log=(): self.table())
     monkeypatch.setattr(Run, "stages_done", lambda self: len(self.jobs) * SIX.stages)
     monkeypatch.setattr(cli, "write", lambda run, summary: run.folder / "report.html")
     monkeypatch.delenv("COLUMNS", raising=False)

@@ -5,7 +5,7 @@ import platform
 import types
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import llvmlite.binding
 import numba
@@ -129,6 +129,8 @@ def _fits(value: Any, kind: Any) -> bool:
         return isinstance(value, tuple) and all(_fits(item, get_args(kind)[0]) for item in value)
     if get_origin(kind) in (Union, types.UnionType):
         return any(_fits(value, choice) for choice in get_args(kind))
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
     if not isinstance(kind, type):
         return True  # nothing is known about it
     if isinstance(value, bool):  # which Python takes for a number
