@@ -190,7 +190,8 @@ PAGES = [
 ]
 WIDE = """
     [...document.querySelectorAll('.md-content *')]
-        .filter(e => !e.closest('.md-typeset__scrollwrap, pre, .equation, table, .highlight, .doc-signature, p:has(> img:only-child)'))
+        .filter(e => !e.closest('.md-typeset__scrollwrap, pre, .equation, table, .highlight, .doc-signature'))
+        .filter(e => !e.matches('p > img:only-child'))  // scrolled sideways on a phone
         .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
         .map(e => e.outerHTML.slice(0, 80))
 """
