@@ -223,3 +223,19 @@ def test_frames_are_refused_since_the_order_of_their_columns_would_be_lost(tmp_p
     base = mesu.MESUClassifier(hidden=(4,), random_state=0).partial_fit([[0.0], [1.0]], [0, 1])
     with mesu.Keyed(base, tmp_path / "keys.db") as keyed, pytest.raises(TypeError, match=r"give X\.to_numpy\(\)"):
         keyed.partial_fit(["a"], pandas.DataFrame({"u": [1.0]}), [0])
+
+
+def test_after_an_error_of_the_disk_nothing_more_is_saved(file):
+    """SQLite takes back what was written since the last save: a later save would carry a position past rows that are lost."""
+    keys, X, y = rows_of(60)
+    with mesu.Keyed(base(), file, in_memory=2, share_after=None) as keyed:
+        keyed.partial_fit(keys[:30], X[:30], y[:30])
+        keyed.save({"offset": 30})
+        keyed.partial_fit(keys[30:], X[30:], y[30:])  # writes models that have no room in memory
+        keyed._file.execute("ROLLBACK")
+        with pytest.raises(RuntimeError, match="has lost what was learned since the last save"):
+            keyed.save({"offset": 60})
+    with mesu.Keyed(base(), file, in_memory=2, share_after=None) as keyed:
+        assert keyed.carried == {"offset": 30}
+        keyed.partial_fit(keys[30:], X[30:], y[30:])
+        keyed.save({"offset": 60})

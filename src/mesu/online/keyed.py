@@ -99,6 +99,7 @@ class Keyed:
         self._models: OrderedDict[str, _Entry] = OrderedDict()  # the least recently used first
         self._awake: OrderedDict[str, None] = OrderedDict()
         self._file = _opened(self.path)
+        self._unsaved = False  # whether the file has changes that no save has finished
         try:
             about = dict(self._file.execute("SELECT name, value FROM about"))
             if not about:
@@ -250,11 +251,18 @@ class Keyed:
         blobs = [(number, packed(model)) for number, model in enumerate(self._teachers)]
         self._file.executemany("INSERT INTO teachers VALUES (?, ?)", blobs)
         self._file.execute("COMMIT")
-        self._carried = carry
+        self._carried, self._unsaved = carry, False
 
     def _begin(self) -> None:
-        if not self._file.in_transaction:
-            self._file.execute("BEGIN IMMEDIATE")
+        if self._file.in_transaction:
+            return
+        if self._unsaved:  # after an error of the disk, SQLite takes back all changes since the last save
+            raise RuntimeError(
+                f"{self.path} has lost what was learned since the last save, as on a full disk: open it again, and read on "
+                "from what its `carried` says"
+            )
+        self._file.execute("BEGIN IMMEDIATE")
+        self._unsaved = True
 
     def _write(self, name: str, entry: _Entry) -> None:
         if not entry.written:
